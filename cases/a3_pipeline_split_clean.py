@@ -1,0 +1,37 @@
+"""A pipeline lets one backward pass carry the gradient from its second stage to its first.
+
+rule: A3, A2
+kind: R06-AUTOGRAD-STREAM
+verdict: clean
+source: torch notes, stream semantics of backward passes
+twin: a3_pipeline_split_race
+why: the engine orders a gradient before the node that takes it, across streams.
+"""
+
+import torch
+
+SIZE = 1 << 17
+
+
+def main() -> None:
+    torch.manual_seed(0)
+    encoder = torch.randn(SIZE, device="cuda", requires_grad=True)
+    decoder = torch.randn(SIZE, device="cuda")
+    inputs = torch.randn(SIZE, device="cuda")
+    encode_stream, decode_stream = torch.cuda.Stream(), torch.cuda.Stream()
+    torch.cuda.synchronize()
+
+    with torch.cuda.stream(encode_stream):
+        hidden = encoder * inputs
+    decode_stream.wait_stream(encode_stream)
+    with torch.cuda.stream(decode_stream):
+        boundary = hidden
+        decoded = boundary * decoder
+        loss = decoded.sum()
+        loss.backward()
+
+    torch.cuda.synchronize()
+
+
+if __name__ == "__main__":
+    main()

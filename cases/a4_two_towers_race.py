@@ -1,0 +1,42 @@
+"""Gradients of two towers are added after waiting for a stream that did not call backward.
+
+rule: A4, A3
+kind: R06-AUTOGRAD-STREAM
+verdict: race
+source: torch notes, stream semantics of backward passes
+twin: a4_two_towers_clean
+why: the right tower's stream knows nothing of the left one's gradient.
+"""
+
+import torch
+
+SIZE = 1 << 17
+
+
+def main() -> None:
+    torch.manual_seed(0)
+    left_weight = torch.randn(SIZE, device="cuda", requires_grad=True)
+    right_weight = torch.randn(SIZE, device="cuda", requires_grad=True)
+    inputs = torch.randn(SIZE, device="cuda")
+    combined = torch.empty(SIZE, device="cuda")
+    left_stream, right_stream = torch.cuda.Stream(), torch.cuda.Stream()
+    torch.cuda.synchronize()
+
+    with torch.cuda.stream(left_stream):
+        left = left_weight * inputs
+        left_loss = left.sum()
+    with torch.cuda.stream(right_stream):
+        right = right_weight * inputs
+        right_loss = right.sum()
+    torch.cuda.synchronize()
+
+    with torch.cuda.stream(left_stream):
+        torch.autograd.backward([left_loss, right_loss])  # RACE a
+    torch.cuda.current_stream().wait_stream(right_stream)
+    torch.add(left_weight.grad, right_weight.grad, out=combined)  # RACE a
+
+    torch.cuda.synchronize()
+
+
+if __name__ == "__main__":
+    main()

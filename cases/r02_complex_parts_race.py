@@ -1,0 +1,32 @@
+"""The real parts of a spectrum are scaled while the complex numbers are read.
+
+rule: none
+kind: R02-SLOT-WAR
+verdict: race
+source: own; byte ranges of strided views
+twin: r02_complex_parts_clean
+why: the read covers real and imaginary parts, and the real ones are being written (RAW).
+"""
+
+import torch
+
+BINS = 1 << 15
+
+
+def main() -> None:
+    spectrum = torch.zeros(BINS, 2, device="cuda")
+    output = torch.zeros(BINS, 2, device="cuda")
+    real_stream = torch.cuda.Stream()
+    torch.cuda.synchronize()
+
+    numbers = torch.view_as_complex(spectrum)
+    result = torch.view_as_complex(output)
+    with torch.cuda.stream(real_stream):
+        numbers.real.add_(1.0)  # RACE a
+    torch.mul(numbers, 2.0, out=result)  # RACE a
+
+    torch.cuda.synchronize()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""The handle of a gradient reduction is waited for while another stream is current.
+
+rule: E2, S1
+kind: R07-COLL-INFLIGHT
+verdict: race
+source: own; handle of an asynchronous reduction
+twin: r07_handle_waited_elsewhere_clean
+why: the wait orders the logging stream behind the reduction, not the optimizer's stream.
+"""
+
+import torch
+
+SIZE = 1 << 18
+
+
+class Handle:
+    """What an asynchronous collective returns."""
+
+    def __init__(self, event: torch.cuda.Event) -> None:
+        self.event = event
+
+    def wait(self) -> None:
+        torch.cuda.current_stream().wait_event(self.event)
+
+
+def reduce_bucket(bucket: torch.Tensor, reduce_stream: torch.cuda.Stream) -> Handle:
+    reduce_stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(reduce_stream):
+        bucket.div_(8.0)  # RACE a
+        return Handle(reduce_stream.record_event())
+
+
+def main() -> None:
+    torch.manual_seed(0)
+    bucket = torch.randn(SIZE, device="cuda")
+    momentum = torch.zeros(SIZE, device="cuda")
+    reduce_stream, log_stream = torch.cuda.Stream(), torch.cuda.Stream()
+    torch.cuda.synchronize()
+
+    bucket.clamp_(-1.0, 1.0)
+    handle = reduce_bucket(bucket, reduce_stream)
+    with torch.cuda.stream(log_stream):
+        handle.wait()
+    momentum.lerp_(bucket, 0.1)  # RACE a
+
+    torch.cuda.synchronize()
+    print(log_stream.query())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""``streamsan run``: a program under observation, from its first line to its last exit handler."""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import os
+import signal
+import sys
+from contextlib import suppress
+from dataclasses import replace
+
+from streamsan import config
+from streamsan.commands._failure import report_exception, system_exit_status
+from streamsan.commands._outcome import absolute, check_output, deliver, exit_status, tell_next
+from streamsan.commands._program import NoModuleError, Program, find_program
+from streamsan.config import Settings
+from streamsan.errors import EXIT_RACES
+from streamsan.record import Options
+from streamsan.session import Session
+
+
+class RunCommand:
+    """Run a program and report its races."""
+
+    verb = "run"
+    summary = "run a program and report its stream races"
+    synopsis = "[options] SCRIPT | -m MODULE | -c CODE [arguments of the program]"
+    examples = (
+        ("streamsan run train.py --epochs 1", "on the GPU if there is one, else on a virtual one"),
+        ("streamsan run --device virtual train.py", "without a GPU"),
+        ("streamsan run --schedule late train.py", "show what a race does when work runs late"),
+        ("streamsan run --format json -o races.json train.py", "for another program"),
+        ("streamsan run --trace train.streamsan train.py", "keep the run, to check it elsewhere"),
+        ("streamsan run --device virtual -m package.train", "a module; -c runs a line of code"),
+    )
+    details = (
+        "All after the script, module or code belongs to the program. It sees its own arguments\n"
+        "and ends with its own status, but for 66: it ended well and there were races. The report\n"
+        'goes to stderr, or to --output. STREAMSAN="device=virtual,..." sets the same options;\n'
+        "those on the command line win.\n"
+    )
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        """Add the options."""
+        config.add_options(parser, config.RECORDING, "where and how to run")
+        config.add_options(parser, ("trace", "fail_fast", *config.REPORTING), "what to report")
+
+    def split(self, words: list[str]) -> tuple[list[str], list[str]]:
+        """Part the options from the program, which starts at the first word that is neither."""
+        valued = {flag for option in config.OPTIONS if option.parse for flag in option.flags}
+        start = 0
+        while start < len(words) and _is_option(words[start]):
+            start += 2 if words[start] in valued else 1
+        own, program = words[:start], words[start:]
+        return own, program[1:] if program[:1] == ["--"] else program
+
+    def run(self, given: argparse.Namespace) -> int:
+        """Run the program. The report follows when Python exits, after the program's handlers."""
+        settings = config.merge(os.environ, given)
+        program = find_program(given.program)
+        check_output(settings)
+        settings = replace(
+            settings, output=absolute(settings.output), trace=absolute(settings.trace)
+        )
+        try:
+            program.prepare()
+        except (SyntaxError, ValueError) as error:  # the program's error, not ours
+            return report_exception(error)
+        run = _Run(settings, program, tuple(given.program))
+        run.start()
+        return run.execute()
+
+
+def _is_option(word: str) -> bool:
+    return word.startswith("-") and word not in ("-", "--") and word[:2] not in ("-m", "-c")
+
+
+class _Run:
+    """A program under observation in this process."""
+
+    def __init__(self, settings: Settings, program: Program, words: tuple[str, ...]) -> None:
+        self._settings = settings
+        self._program = program
+        self._status = 0
+        self._interrupted = False
+        self._finished = False
+        self._exit = os._exit
+        options = Options(
+            device=settings.device,
+            devices=settings.devices,
+            schedule=settings.schedule,
+            memory=settings.memory,
+            user_files=program.files,
+            arguments=words,
+        )
+        self._session = Session(
+            options,
+            trace=settings.trace,
+            force=settings.force,
+            on_race=self._stop_at_race if settings.fail_fast else None,
+        )
+
+    def start(self) -> None:
+        """Start to record, and see to it that every orderly end of the program leads to a report.
+
+        Exit handlers run in reverse: registered first, ours comes after all the program's. Raises
+        as `Session.start`.
+        """
+        atexit.register(self._at_exit)
+        self._finished = True
+        self._session.start()
+        self._finished = False
+        os._exit = self._exit_at_once  # type: ignore[assignment]
+
+    def execute(self) -> int:
+        """Run the program and return its status; what it raises is told as Python would."""
+        raised: BaseException | None = None
+        try:
+            self._program.run()
+        except NoModuleError:
+            self._finished = True
+            self._session.stop()
+            raise
+        except BaseException as error:
+            raised = error
+        if isinstance(raised, SystemExit):
+            self._status = system_exit_status(raised)
+        elif raised:  # told outside the handler: what a hook raises has no context then
+            self._interrupted = isinstance(raised, KeyboardInterrupt)
+            self._status = report_exception(raised)
+        return self._status
+
+    def _at_exit(self) -> None:
+        """The last exit handler. To change the status there is no other way than ending here."""
+        if self._is_over():
+            return
+        status = self._finish(self._status)
+        if self._interrupted:  # Python dies of the signal, so that a shell loop stops too
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            _flush()
+            os.kill(os.getpid(), signal.SIGINT)
+        if status != self._status:
+            _flush()
+            self._exit(status)
+
+    def _exit_at_once(self, status: int) -> None:
+        """``os._exit`` for the program: it skips exit handlers, but not the report."""
+        self._exit(status if self._is_over() else self._finish(status))
+
+    def _stop_at_race(self, session: Session) -> None:
+        session.halt()
+        _flush()
+        self._finish(EXIT_RACES)
+        self._exit(EXIT_RACES)
+
+    def _is_over(self) -> bool:
+        """Whether there is nothing to report: it was done, or this is a forked child."""
+        return self._finished or os.getpid() != self._session.process
+
+    def _finish(self, status: int) -> int:
+        """Report, and return the status to exit with after the program's own `status`."""
+        self._finished = True
+        self._session.stop(status)
+        found = self._session.report
+        base = self._session.base
+        stream = sys.__stderr__ or sys.stderr
+        if stream:
+            deliver(found, self._settings, sources=self._session.sources, base=base, stream=stream)
+        tell_next(self._settings, base)
+        return exit_status(found, strict=self._settings.strict, program=status)
+
+
+def _flush() -> None:
+    """Write out what the program printed, as Python does when it exits."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError):  # replaced, gone or closed
+            stream.flush()

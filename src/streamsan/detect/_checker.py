@@ -1,0 +1,225 @@
+"""The checker: takes a run's records in order and holds the accesses against one another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from streamsan.detect import _facts
+from streamsan.detect._findings import Mistake, Race
+from streamsan.detect._kinds import KINDS, kind_of
+from streamsan.detect._latent import dismiss
+from streamsan.detect._lifetimes import Lifetimes
+from streamsan.detect._names import Line, Names
+from streamsan.detect._report import Figures, build
+from streamsan.detect._shadow import Shadow, Use
+from streamsan.model import records as r
+from streamsan.model.findings import Report
+from streamsan.order import Clock, Order
+
+_HOST = int(r.OpKind.HOST)
+_LAUNCH = int(r.OpKind.GRAPH_LAUNCH)
+
+
+class _World:
+    """An order and the memory that goes with it: the run's own, or that of one capture (G1)."""
+
+    __slots__ = ("captured", "limit", "order", "shadows")
+
+    def __init__(self, limit: int, captured: bool) -> None:
+        self.order = Order(capture=captured)
+        self.shadows: dict[int, Shadow] = {}
+        self.captured = captured
+        self.limit = limit
+
+    def shadow(self, space: int) -> Shadow:
+        """The shadow memory of an address space."""
+        found = self.shadows.get(space)
+        if found is None:
+            found = self.shadows[space] = Shadow(self.order.floor, self.limit)
+        return found
+
+
+class Checker:
+    """Finds the races of a run.
+
+    Hand each record to `feed` in order of submission, from one thread at a time; ask `report` for
+    the findings so far at any time. A live run and its trace give the same report. `limit` bounds
+    the uses remembered for one stretch of bytes and timeline; a cut is told as a blind spot.
+    """
+
+    def __init__(self, limit: int = 256) -> None:
+        """A checker of a run that has not begun."""
+        self._names = Names()
+        self._run = _World(limit, captured=False)
+        self._captures: dict[int, _World] = {}
+        self._lifetimes = Lifetimes(
+            self._run.order,
+            self._names,
+            self._run.shadow,
+            touch=partial(self._touch, self._run),
+            mistake=self._mistake,
+        )
+        self._races: dict[tuple[Line, Line], Race] = {}
+        self._moved: set[tuple[Line, Line]] = set()
+        self._mistakes: dict[tuple[str, str, Line], Mistake] = {}
+        self._figures = Figures()
+        self._limit = limit
+        self._handlers = self._make_handlers()
+
+    def feed(self, record: r.AnyRecord) -> None:
+        """Take the next record of the run."""
+        self._handlers[type(record)](record)
+
+    @property
+    def has_races(self) -> bool:
+        """Whether a race was found so far; costs nothing."""
+        return bool(self._races)
+
+    def report(self) -> Report:
+        """The findings so far; `summary.complete` tells whether the run has ended."""
+        worlds = (self._run, *self._captures.values())
+        return build(
+            self._names,
+            list(self._races.values()),
+            [g for key, g in self._lifetimes.latent.items() if g.count and key not in self._moved],
+            list(self._mistakes.values()),
+            self._figures.summary(
+                self._limit, sum(s.lost for world in worlds for s in world.shadows.values())
+            ),
+        )
+
+    def _make_handlers(self) -> dict[type, Callable[[Any], None]]:
+        order, names, lifetimes = self._run.order, self._names, self._lifetimes
+        figures = self._figures
+        return {
+            r.Operation: self._operation,
+            r.Header: figures.header,
+            r.Note: figures.note,
+            r.End: figures.end,
+            r.SiteDef: names.define_site,
+            r.StackDef: names.define_stack,
+            r.ThreadDef: self._thread,
+            r.StreamDef: self._stream,
+            r.EventRecord: self._record,
+            r.EventWait: self._wait,
+            r.EventSync: lambda x: order.event_sync(x.event, x.thread, x.stack),
+            r.EventDestroy: lambda x: order.destroy_event(x.event),
+            r.StreamSync: lambda x: order.stream_sync(x.stream, x.thread, x.stack),
+            r.DeviceSync: lambda x: order.device_sync(x.device, x.thread, x.stack),
+            r.HostRelease: lambda x: order.release(x.object, x.thread),
+            r.HostAcquire: lambda x: order.acquire(x.object, x.thread),
+            r.Alloc: lifetimes.alloc,
+            r.Free: lifetimes.free,
+            r.RecordStream: lifetimes.mark,
+            r.GraphDestroy: self._destroy_graph,
+            r.Misuse: self._misuse,
+        }
+
+    # Operations
+
+    def _operation(self, op: r.Operation) -> None:
+        self._figures.operations += 1
+        self._figures.accesses += len(op.accesses)
+        if op.captured:
+            self._capture(op)
+            return
+        order = self._run.order
+        order.now = op.seq
+        if op.kind == _HOST:
+            timeline = order.thread(op.timeline)
+            epoch = order.perform(timeline)
+        else:
+            timeline = order.stream(op.timeline)
+            epoch = order.operate(timeline, op.thread)
+            if op.kind == _LAUNCH:  # G2: one operation, made of its nodes' accesses
+                order.launch(timeline, op.graph, op.stack)
+        self._touch(self._run, op, epoch, timeline.clock)
+
+    def _capture(self, op: r.Operation) -> None:
+        """Rule G1: captured work executes nothing; it is checked within its own graph."""
+        world = self._world(op.graph)
+        world.order.now = op.seq
+        stream = world.order.stream(op.timeline)
+        epoch = world.order.operate(stream, op.thread)
+        self._touch(world, op, epoch, stream.clock)
+
+    def _world(self, graph: int) -> _World:
+        """Where captured work of `graph` is checked, or for no graph, the run itself."""
+        if graph == r.NONE:
+            return self._run
+        found = self._captures.get(graph)
+        if found is None:
+            found = self._captures[graph] = _World(self._limit, captured=True)
+        return found
+
+    def _touch(self, world: _World, op: r.Operation, epoch: int, clock: Clock) -> None:
+        """File the accesses of an operation, and report what races with it."""
+        shadows = world.shadows
+        met: set[int] = set()
+        for access in op.accesses:
+            shadow = shadows.get(access.space)
+            if shadow is None:
+                shadow = world.shadow(access.space)
+            for use in shadow.touch(op, access, epoch, clock):
+                if id(use[1]) not in met:
+                    met.add(id(use[1]))
+                    self._race(world, use, op, access)
+
+    def _race(self, world: _World, use: Use, op: r.Operation, access: r.Access) -> None:
+        epoch, earlier, touched, block, _ = use
+        shadow = self._run.shadow(access.space)
+        if block is None and world.captured:
+            block = shadow.block_at(touched.address)
+        now = shadow.block_at(max(access.address, touched.address))
+        first = _facts.Part(earlier, touched, block)
+        second = _facts.Part(op, access, now)
+        conflict = _facts.gather(world.order, epoch, first, second, world.captured)
+        kind = kind_of(conflict, world.order)
+        key = (self._names.key(earlier), self._names.key(op))
+        race = self._races.get(key)
+        if race is None:
+            race = self._races[key] = Race(conflict, kind)
+        elif KINDS.index(kind) < KINDS.index(race.kind):
+            race.conflict, race.kind = conflict, kind
+        race.count += 1
+        if conflict.moved and block is not None:
+            dismiss(block, earlier.timeline)
+            self._moved.add((key[0], self._names.line(block.free_stack)))
+
+    # Streams, threads and events
+
+    def _thread(self, record: r.ThreadDef) -> None:
+        self._names.define_thread(record)
+        self._run.order.define_thread(record)
+
+    def _stream(self, record: r.StreamDef) -> None:
+        self._figures.streams += 1
+        self._names.define_stream(record)
+        self._run.order.define_stream(record)
+
+    def _record(self, x: r.EventRecord) -> None:
+        self._world(x.captured).order.record(x.event, x.stream, x.thread, x.stack)
+
+    def _wait(self, x: r.EventWait) -> None:
+        order = self._world(x.captured).order
+        if not order.wait(x.event, x.stream, x.thread, x.stack):
+            text = "the wait is for an event that was never recorded, which orders nothing"
+            repair = ["record the event before the wait is issued, or leave the wait out"]
+            self._mistake(Mistake("R05-EVENT-MISUSE", text, x.thread, x.stack, x.stream, repair))
+
+    def _destroy_graph(self, record: r.GraphDestroy) -> None:
+        world = self._captures.pop(record.graph, None)
+        if world is not None:
+            self._figures.lost += sum(shadow.lost for shadow in world.shadows.values())
+        self._lifetimes.destroy_graph(record)
+
+    # Misuse and latent races
+
+    def _misuse(self, x: r.Misuse) -> None:
+        self._mistake(Mistake(x.kind, x.text, x.thread, x.stack, x.stream, []))
+
+    def _mistake(self, mistake: Mistake) -> None:
+        key = (mistake.kind, mistake.text, self._names.line(mistake.stack))
+        self._mistakes.setdefault(key, mistake).count += 1

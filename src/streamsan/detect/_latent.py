@@ -1,0 +1,70 @@
+"""Latent races: a block given up while another stream's use is neither recorded nor ordered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamsan.detect._blocks import Block
+from streamsan.detect._shadow import Use
+from streamsan.model.records import NONE, Free
+from streamsan.order import Edge, Order
+
+
+@dataclass(slots=True)
+class LatentGroup:
+    """All latent races of one line that uses and one that gives up, told by the first of them.
+
+    `nearest` is the last edge from the user of the block to its owner or to the freeing thread.
+    """
+
+    use: Use
+    block: Block
+    free: Free
+    nearest: Edge | None
+    count: int = 0
+
+
+def unsafe_uses(order: Order, uses: dict[int, Use], block: Block, thread: int) -> dict[int, Use]:
+    """The last uses that leave a latent race when `thread` gives `block` up.
+
+    That is each that neither the owner's stream, as it stands, nor the freeing thread comes after,
+    of a stream not recorded on the block (the truth table of the rules, "Verdicts").
+    """
+    owner, host = order.stream(block.stream).clock, order.thread(thread).clock
+    return {
+        timeline: use
+        for timeline, use in uses.items()
+        if timeline not in block.recorded
+        and owner.get(timeline, 0) < use[0]
+        and host.get(timeline, 0) < use[0]
+    }
+
+
+def nearest_edge(order: Order, timeline: int, block: Block, thread: int) -> Edge | None:
+    """The last edge from a user of a block to its owner, or to the thread that frees it."""
+    edges = (order.edges.latest.get((timeline, end)) for end in (block.stream, thread))
+    known = [edge for edge in edges if edge is not None]
+    return max(known, key=lambda edge: edge.serial, default=None)
+
+
+def settle(order: Order, former: Block, stream: int, thread: int) -> None:
+    """The bytes of `former` are handed out again; drop what has meanwhile been ordered.
+
+    The new owner's `stream` and the allocating `thread` are asked, at the first reuse only.
+    """
+    if former.reused:
+        return
+    former.reused = True
+    clocks = [order.thread(thread).clock]
+    if stream != NONE:
+        clocks.append(order.stream(stream).clock)
+    for timeline, (_, epoch) in list(former.latent.items()):
+        if any(clock.get(timeline, 0) >= epoch for clock in clocks):
+            dismiss(former, timeline)
+
+
+def dismiss(block: Block, timeline: int) -> None:
+    """The latent race of a block and a timeline is none, or has become a race."""
+    found = block.latent.pop(timeline, None)
+    if found is not None:
+        found[0].count -= 1

@@ -1,0 +1,142 @@
+"""Lifetimes of blocks: what allocation, free and marks mean for the memory's history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from streamsan.detect._blocks import Block
+from streamsan.detect._facts import LIFETIME
+from streamsan.detect._findings import Mistake
+from streamsan.detect._latent import LatentGroup, nearest_edge, settle, unsafe_uses
+from streamsan.detect._names import Line, Names
+from streamsan.detect._shadow import Shadow, Use
+from streamsan.model.records import (
+    NONE,
+    Access,
+    Alloc,
+    Free,
+    GraphDestroy,
+    Mode,
+    Operation,
+    OpKind,
+    RecordStream,
+)
+from streamsan.order import Clock, Order, join
+
+Touch = Callable[[Operation, int, Clock], None]
+"""Files an operation with its epoch and clock, and reports its races."""
+
+
+class Lifetimes:
+    """The blocks of a run, and the latent races that they leave.
+
+    `latent` maps pairs of lines, of the use and of the free, to what was found there.
+    """
+
+    def __init__(
+        self,
+        order: Order,
+        names: Names,
+        shadow: Callable[[int], Shadow],
+        *,
+        touch: Touch,
+        mistake: Callable[[Mistake], None],
+    ) -> None:
+        """No block yet.
+
+        `shadow` gives the shadow memory of an address space, `touch` files the points of
+        stream-ordered memory, and `mistake` takes a misuse.
+        """
+        self.latent: dict[tuple[Line, Line], LatentGroup] = {}
+        self._blocks: dict[int, Block] = {}
+        self._order, self._names = order, names
+        self._shadow, self._touch, self._mistake = shadow, touch, mistake
+
+    def alloc(self, record: Alloc) -> None:
+        """A block is handed out: no order (M1, M3), or a point of its stream (M4)."""
+        block = self._blocks[record.block] = Block(record)
+        former = self._shadow(block.space).hand_out(block)
+        for old in former:
+            if old.latent:
+                settle(self._order, old, block.stream, record.thread)
+            old.reused = True
+        if block.stream_ordered and block.stream != NONE:
+            released = [old.released for old in former if old.released is not None]
+            self._point(block, "allocation", record.thread, record.stack, released)
+
+    def free(self, record: Free) -> None:
+        """A block is given up: its guard (M2, M5), its latent races, or a point of a stream (M4).
+
+        G3: a block of a graph's private pool stays the graph's; its free means nothing.
+        """
+        block = self._blocks.pop(record.block, None)
+        if block is None:
+            return
+        block.freed, block.free_stack = True, record.stack
+        if block.graph != NONE:
+            return
+        shadow = self._shadow(block.space)
+        if block.stream_ordered and block.stream != NONE:
+            self._release(block, record)
+            shadow.clear(block)
+            return
+        if block.stream != NONE:
+            uses = shadow.last_uses(block)
+            if uses:
+                self._find_latent(block, record, uses)
+        if block.recorded:
+            shadow.guard(block, self._order.memory_guard(record.thread, list(block.recorded)))
+        else:
+            shadow.guard(block, self._order.thread(record.thread).clock)
+
+    def mark(self, record: RecordStream) -> None:
+        """Rule M2: the allocator is told that a stream uses a block."""
+        block = self._blocks.get(record.block)
+        if block is not None:
+            block.recorded[record.stream] = record.stack if record.explicit else NONE
+
+    def destroy_graph(self, record: GraphDestroy) -> None:
+        """Rule G3 ends: blocks of the graph's private pool are ordinary blocks from now on."""
+        self._order.forget_graph(record.graph)
+        for block in self._blocks.values():
+            if block.graph == record.graph:
+                block.graph = NONE
+
+    def _find_latent(self, block: Block, record: Free, uses: dict[int, Use]) -> None:
+        unsafe = unsafe_uses(self._order, uses, block, record.thread)
+        for timeline, use in unsafe.items():
+            key = (self._names.key(use[1]), self._names.line(record.stack))
+            group = self.latent.get(key)
+            if group is None:
+                edge = nearest_edge(self._order, timeline, block, record.thread)
+                group = self.latent[key] = LatentGroup(use, block, record, edge)
+            group.count += 1
+            block.latent[timeline] = (group, use[0])
+        mark = block.recorded.get(block.stream, NONE)
+        if unsafe and mark != NONE:
+            text = "record_stream names the block's own stream; another stream uses it unmarked"
+            users = ", ".join(self._names.expression(timeline) for timeline in unsafe)
+            repair = [f"name the stream that uses the block: record_stream({users})"]
+            self._mistake(
+                Mistake("R03-ALLOC-REUSE", text, record.thread, mark, block.stream, repair, block)
+            )
+
+    # Rule M4
+
+    def _point(self, block: Block, name: str, thread: int, stack: int, after: list[Clock]) -> Clock:
+        """Rule M4: an allocation or a free is a point of its stream, `after` given clocks."""
+        stream = self._order.stream(block.stream)
+        epoch = self._order.operate(stream, thread)
+        clock = stream.clock
+        for other in after:
+            join(clock, other)
+        access = Access(block.space, block.start, block.size, (), (), int(Mode.WRITE), "block")
+        op = Operation(LIFETIME, int(OpKind.KERNEL), name, block.stream, thread, stack, (access,))
+        self._touch(op, epoch, clock)
+        return clock
+
+    def _release(self, block: Block, record: Free) -> None:
+        """Rule M4: the free comes after the streams recorded on the block, as M2 says."""
+        after = [self._order.stream(number).clock for number in block.recorded]
+        clock = self._point(block, "free", record.thread, record.stack, after)
+        block.released = clock.copy()

@@ -1,0 +1,103 @@
+"""Repairs: what would order the two sides, in the terms of the user's program."""
+
+from __future__ import annotations
+
+from streamsan.detect._blocks import Block
+from streamsan.detect._facts import LIFETIME, Conflict
+from streamsan.detect._latent import LatentGroup
+from streamsan.detect._names import Names
+from streamsan.model.records import NONE, OpKind
+
+
+def repairs(conflict: Conflict, kind: str, names: Names) -> list[str]:
+    """Ways to repair a race, the best first."""
+    first, second = conflict.first.op, conflict.second.op
+    if not names.is_stream(first.timeline):
+        return [_order_threads(conflict, names)]
+    if not names.is_stream(second.timeline):
+        return _host_waits(conflict, names)
+    wait = _wait(first.timeline, second.timeline, names.place(second.stack), names)
+    if conflict.captured:
+        return [f"{wait}, inside the capture"]
+    block = conflict.first.block
+    if kind.startswith("R03") and block is not None:
+        return _keep_block(conflict, block, wait, names)
+    return [*_by_kind(conflict, kind, names), wait]
+
+
+def latent_repairs(group: LatentGroup, names: Names) -> list[str]:
+    """Ways to make a block safe to give up, the best first."""
+    user, place = group.use[1].timeline, names.place(group.free.stack)
+    return [
+        _mark(group.block, user, place, names),
+        "or " + _wait(user, group.block.stream, place, names),
+    ]
+
+
+def _by_kind(conflict: Conflict, kind: str, names: Names) -> list[str]:
+    """The repair that goes with a kind, where it is more than one more wait."""
+    first, second = conflict.first.op, conflict.second.op
+    source, after = names.expression(first.timeline), names.place(first.stack)
+    if kind.startswith("R07") and first.kind == OpKind.COLLECTIVE:
+        return [f"call wait() on the handle of the collective before {names.place(second.stack)}"]
+    if kind.startswith("R11"):
+        op, other = (first, second) if first.context == second.timeline else (second, first)
+        stream = names.expression(other.timeline)
+        return [f"launch {op.name} at {names.place(op.stack)} on {stream}, as its caller does"]
+    if conflict.never is not None:
+        place = names.place(conflict.never[1])
+        return [f"record the event on {source} after {after}, and before the wait at {place}"]
+    if conflict.replaced is not None:
+        place = names.place(conflict.replaced.record_stack)
+        return [f"give the record at {place} an event of its own"]
+    if conflict.renewed is not None and conflict.direct is not None:
+        wait, record = names.place(conflict.direct.wait_stack), names.place(conflict.renewed)
+        return [f"move the wait at {wait} behind the record at {record}"]
+    if conflict.direct is not None and kind[:3] in ("R04", "R05"):
+        edge = conflict.direct
+        record, wait = names.place(edge.record_stack), names.place(edge.wait_stack)
+        what = f"wait at {wait}" if wait == record else f"record of the event at {record}"
+        return [f"move the {what} behind {after}"]
+    return []
+
+
+def _keep_block(conflict: Conflict, block: Block, wait: str, names: Names) -> list[str]:
+    """A block that changed hands: mark it, or let its owner wait before it is given up."""
+    user = conflict.first.op.timeline
+    if user == block.stream or not block.freed or conflict.first.op.seq == LIFETIME:
+        return [wait]
+    place = names.place(block.free_stack)
+    if block.stream == NONE:
+        return [f"{names.expression(user)}.synchronize() before {place}"]
+    return [
+        _mark(block, user, place, names),
+        "or " + _wait(user, block.stream, place, names),
+    ]
+
+
+def _mark(block: Block, user: int, place: str, names: Names) -> str:
+    tensor = names.variable(block.stack) or f"<tensor of {names.place(block.stack)}>"
+    return f"{tensor}.record_stream({names.expression(user)}) before {place}"
+
+
+def _wait(source: int, target: int, place: str, names: Names) -> str:
+    waiting, awaited = names.expression(target), names.expression(source)
+    return f"{waiting}.wait_stream({awaited}) before {place}"
+
+
+def _host_waits(conflict: Conflict, names: Names) -> list[str]:
+    first, place = conflict.first.op, names.place(conflict.second.op.stack)
+    after = names.place(first.stack)
+    return [
+        f"{names.expression(first.timeline)}.synchronize() before {place}",
+        f"or record an event behind {after} and call its synchronize() before {place}",
+    ]
+
+
+def _order_threads(conflict: Conflict, names: Names) -> str:
+    first, second = conflict.first.op, conflict.second.op
+    return (
+        f"hand over from thread '{names.thread(first.thread)}' after {names.place(first.stack)} to"
+        f" thread '{names.thread(second.thread)}' before {names.place(second.stack)}"
+        " (join, queue, lock or event)"
+    )

@@ -1,0 +1,97 @@
+"""The report: the findings of a run and its figures."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from streamsan.detect._findings import (
+    Mistake,
+    Race,
+    latent_finding,
+    mistake_finding,
+    race_finding,
+)
+from streamsan.detect._latent import LatentGroup
+from streamsan.detect._names import Names
+from streamsan.model.findings import SCHEMA, Report, Summary
+from streamsan.model.records import End, Header, Note
+
+
+class Figures:
+    """What a run says and counts about itself. `lost` counts uses cut in captures now gone."""
+
+    __slots__ = (
+        "_blind_spots",
+        "_end",
+        "_errors",
+        "_recorder",
+        "accesses",
+        "lost",
+        "operations",
+        "streams",
+    )
+
+    def __init__(self) -> None:
+        """A run that has not begun."""
+        self.operations = self.accesses = self.streams = self.lost = 0
+        self._recorder = ""
+        self._end: End | None = None
+        self._blind_spots: Counter[str] = Counter()
+        self._errors: Counter[str] = Counter()
+
+    def header(self, record: Header) -> None:
+        """The run begins."""
+        self._recorder = record.recorder
+
+    def note(self, record: Note) -> None:
+        """Something that the report must say."""
+        if record.topic == "blind-spot":
+            self._blind_spots[record.text] += 1
+        elif record.topic == "internal-error":
+            self._errors[record.text] += 1
+
+    def end(self, record: End) -> None:
+        """The run has ended."""
+        self._end = record
+
+    def summary(self, limit: int, lost: int) -> Summary:
+        """The figures, and the uses that the checker itself had to forget at its `limit`."""
+        blind_spots = _counted(self._blind_spots)
+        if lost + self.lost:
+            blind_spots.append(
+                f"{lost + self.lost} older uses were forgotten: more than {limit} lines of the"
+                " program used the same bytes on one stream with no wait of the host in between"
+            )
+        return Summary(
+            operations=self.operations,
+            accesses=self.accesses,
+            streams=self.streams,
+            seconds=self._end.seconds if self._end else 0.0,
+            recorder=self._recorder,
+            blind_spots=blind_spots,
+            internal_errors=_counted(self._errors),
+            complete=self._end is not None,
+            exit_status=self._end.status if self._end else None,
+        )
+
+
+def build(
+    names: Names,
+    races: list[Race],
+    latent: list[LatentGroup],
+    mistakes: list[Mistake],
+    summary: Summary,
+) -> Report:
+    """The report of a run, in the order in which its findings were first made."""
+    return Report(
+        schema=SCHEMA,
+        verdict="races" if races else "clean",
+        races=[race_finding(race, names) for race in races],
+        latent=[latent_finding(group, names) for group in latent],
+        misuse=[mistake_finding(mistake, names) for mistake in mistakes],
+        summary=summary,
+    )
+
+
+def _counted(texts: Counter[str]) -> list[str]:
+    return [text if count == 1 else f"{text} ({count} times)" for text, count in texts.items()]

@@ -1,0 +1,1 @@
+"""What all layers speak of: records of a run, extents of memory, findings. Imports no layer."""

@@ -1,0 +1,50 @@
+"""Recorders: what turns a running program's calls into records of `streamsan.model.records`.
+
+`open_recorder` is the one entrance. The recorder hands every record, in order of submission and
+from whichever thread, to the sink it was given; it takes a lock of its own around each call, so a
+sink needs none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from streamsan.model.records import AnyRecord
+
+Sink = Callable[[AnyRecord], None]
+"""Takes the records of a run, one at a time."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to record.
+
+    `device` is ``auto``, ``cuda`` or ``virtual``; `devices`, the number of virtual GPUs;
+    `schedule`, the virtual GPU's ``NAME`` or ``NAME:ARGUMENT``; `memory`, bytes of one virtual
+    GPU. `user_files` are files that count as the user's wherever they lie (the script itself).
+    """
+
+    device: str = "auto"
+    devices: int = 1
+    schedule: str = "program"
+    memory: int = 16 << 30
+    user_files: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = field(default=())
+
+
+class Recorder(Protocol):
+    """A recorder at work. `name` is ``virtual`` or ``cuda``."""
+
+    name: str
+
+    def stop(self, status: int = 0) -> None:
+        """End the recording: emit what is outstanding and the End record. Never raises."""
+
+
+def open_recorder(options: Options, sink: Sink) -> Recorder:
+    """Start to record this process. Raises UsageError where torch or the device is no good."""
+    from streamsan.record import _torch
+
+    return _torch.start(options, sink)

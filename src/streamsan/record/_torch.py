@@ -1,0 +1,179 @@
+"""The torch recorder: one for the virtual GPU and for CUDA devices."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Callable
+from typing import Any
+
+import streamsan
+from streamsan.errors import UsageError
+from streamsan.model.records import Header
+from streamsan.record import Options, Recorder, Sink
+from streamsan.record._observer import Observer
+from streamsan.record._threads import Callbacks, HostThreads
+from streamsan.virtual.schedule import parse
+
+OLDEST = (2, 11)
+"""The oldest torch that is known to work."""
+
+_BLIND_SPOT = (
+    "reads and writes of host memory other than pinned memory, and of pinned memory through arrays"
+    " and buffers that share it"
+)
+
+
+def import_torch() -> Any:
+    """torch, or UsageError saying what to install."""
+    try:
+        import torch
+    except ImportError as error:
+        raise UsageError(
+            f"torch cannot be imported ({error}): pip install 'streamsan[torch]'"
+        ) from None
+    found = tuple(int(part) for part in re.findall(r"\d+", torch.__version__)[:2])
+    if found < OLDEST:
+        raise UsageError(
+            f"torch {torch.__version__} is too old: StreamSan needs {OLDEST[0]}.{OLDEST[1]} or"
+            " newer"
+        )
+    return torch
+
+
+def choose(device: str, torch: Any) -> str:
+    """``cuda`` or ``virtual`` for a device option; UsageError where it cannot be had."""
+    available = torch.cuda.is_available() and _installed is None
+    if device == "auto":
+        return "cuda" if available else "virtual"
+    if device == "cuda" and not available:
+        raise UsageError("no CUDA device is to be had here: use --device virtual")
+    if device not in ("cuda", "virtual"):
+        raise UsageError(f"no device '{device}': choose auto, cuda or virtual")
+    return device
+
+
+class Installed:
+    """What stays in the process once a recorder was started: the observer and its hooks."""
+
+    def __init__(self, name: str, options: Options) -> None:
+        self.name = name
+        self.options = options
+        self.observer = Observer()
+        self.enter_thread: Callable[[], None] = lambda: None
+        self.leave: Callable[[], None] = lambda: None
+
+
+_installed: Installed | None = None
+
+
+def start(options: Options, sink: Sink) -> Recorder:
+    """Start to record. Raises UsageError where torch or the device is no good."""
+    global _installed
+    schedule = parse(options.schedule)
+    torch = import_torch()
+    name = choose(options.device, torch)
+    first = _installed is None
+    if _installed is None:
+        _installed = Installed(name, options)
+    elif _installed.name != name:
+        raise UsageError(
+            f"this process already runs on the {_installed.name} device: start a new one for {name}"
+        )
+    elif _installed.observer.recording:
+        raise UsageError("this process is being recorded already")
+    installed = _installed
+    installed.observer.begin(sink, _header(name, options, torch), options.user_files)
+    if first:
+        try:
+            _install(installed, name, options, schedule)
+        except BaseException:
+            _installed = None
+            raise
+    elif name == "virtual":
+        _restart(installed, options, schedule)
+    return TorchRecorder(installed)
+
+
+def _header(name: str, options: Options, torch: Any) -> Header:
+    versions = {
+        "streamsan": streamsan.__version__, "python": platform.python_version(),
+        "torch": str(torch.__version__),
+    }  # fmt: skip
+    if name == "cuda":
+        versions["device"] = torch.cuda.get_device_name(0)
+        versions["cuda"] = str(torch.version.cuda)
+    chosen = {"device": name}
+    if name == "virtual":
+        chosen.update(schedule=options.schedule, devices=str(options.devices))
+    return Header(name, versions, options.arguments, chosen)
+
+
+def _install(installed: Installed, name: str, options: Options, schedule: Any) -> None:
+    observer = installed.observer
+    if name == "virtual":
+        from streamsan.virtual import face
+        from streamsan.virtual.gpu import Gpu
+
+        gpu = Gpu(observer, schedule, options.devices, options.memory)
+        shown = face.install(gpu)
+        installed.enter_thread = face.enter_thread
+
+        def leave() -> None:
+            shown.enabled = False
+
+    else:
+        from streamsan.record import _cuda
+
+        recorder = _cuda.CudaRecorder(observer)
+        recorder.install()
+        installed.enter_thread = recorder.enter_thread
+        leave = recorder.leave
+    installed.leave = leave
+    HostThreads(
+        Callbacks(
+            release=observer.release,
+            acquire=observer.acquire,
+            started=observer.starting,
+            before_run=lambda thread: installed.enter_thread(),
+            error=observer.internal_error,
+        )
+    ).install()
+    os.register_at_fork(after_in_child=lambda: _forked(installed))
+
+
+def _forked(installed: Installed) -> None:
+    """A forked child is not recorded, and no GPU survives a fork."""
+    installed.observer.abandon()
+    installed.leave()
+
+
+def _restart(installed: Installed, options: Options, schedule: Any) -> None:
+    """Record again on the virtual machine that this process has."""
+    from streamsan.virtual.face import current
+
+    if (options.devices, options.memory) != (installed.options.devices, installed.options.memory):
+        raise UsageError("the virtual GPU of this process has another size: start a new process")
+    gpu = current.face().gpu
+    for device in range(len(gpu.devices)):
+        gpu.sync_device(device)
+    gpu.schedule = schedule
+    gpu.describe()
+
+
+class TorchRecorder:
+    """A recording under way."""
+
+    def __init__(self, installed: Installed) -> None:
+        self._installed = installed
+        self.name = installed.name
+
+    def stop(self, status: int = 0) -> None:
+        """End the recording. Never raises."""
+        observer = self._installed.observer
+        try:
+            observer.note("blind-spot", _BLIND_SPOT)
+            observer.end(status)
+        except Exception as error:
+            observer.internal_error(error)

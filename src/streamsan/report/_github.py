@@ -1,0 +1,42 @@
+"""The report as annotations of a GitHub workflow: one per finding, on the second access's line."""
+
+from __future__ import annotations
+
+from streamsan.model.findings import Finding, Report
+from streamsan.report._kinds import count_text, title
+from streamsan.report._view import View
+
+
+def render(report: Report, view: View) -> str:
+    """One workflow command a line; GitHub shows ten per step, so races come first."""
+    lines = [_annotation("error", finding, view) for finding in report.races]
+    lines += [_annotation("warning", finding, view) for finding in report.misuse + report.latent]
+    errors = report.summary.internal_errors
+    lines += [f"::warning title=StreamSan internal error::{_data(error)}" for error in errors]
+    counts = count_text(len(report.races), "race")
+    lines.append(f"StreamSan: {counts} in {count_text(report.summary.operations, 'operation')}")
+    return "\n".join(lines) + "\n"
+
+
+def _annotation(level: str, finding: Finding, view: View) -> str:
+    site = finding.second.site or finding.first.site
+    name = f"{finding.kind} {title(finding.kind)}"
+    where = f"file={_property(view.path(site.file))},line={site.line}," if site else ""
+    return f"::{level} {where}title={_property(name)}::{_data(_message(finding, view))}"
+
+
+def _message(finding: Finding, view: View) -> str:
+    sides = [
+        f"{side.access} by {side.op} on {side.stream}"
+        + (f" at {view.place(side.site)}" if side.site else "")
+        for side in (finding.first, finding.second)
+    ]
+    return "\n".join([*dict.fromkeys(sides), finding.missing_edge, *finding.repair])
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,85 @@
+"""The report as Markdown, for a job summary or an issue."""
+
+from __future__ import annotations
+
+from streamsan.model.findings import Finding, Report, Side
+from streamsan.report._kinds import count_text, size_text, title
+from streamsan.report._view import View
+
+
+def render(report: Report, view: View) -> str:
+    """A heading, a table of both sides for each finding, and the summary."""
+    races = len(report.races)
+    lines = [f"# StreamSan: {count_text(races, 'race') if races else 'no races'}", ""]
+    sorts = (("Race", report.races), ("Latent race", report.latent), ("Misuse", report.misuse))
+    for name, findings in sorts:
+        for number, finding in enumerate(findings[: view.limit], 1):
+            lines += _finding(f"{name} {number}", finding, view)
+        if hidden := len(findings) - len(findings[: view.limit]):
+            lines += [f"{hidden} more not shown.", ""]
+    return "\n".join(lines + _summary(report)) + "\n"
+
+
+def _finding(name: str, finding: Finding, view: View) -> list[str]:
+    sides = [finding.first, finding.second]
+    if finding.first == finding.second:
+        sides.pop()
+    hazard = f"{finding.hazard.replace('-', ' ')}, " if finding.hazard else ""
+    lines = [
+        f"## {name}: {title(finding.kind)}",
+        "",
+        f"`{finding.kind}`, {hazard}{finding.confidence}, seen {count_text(finding.count, 'time')}",
+        "",
+        "| | access | stream | operation | bytes | line | source |",
+        "|---|---|---|---|---|---|---|",
+        *(_row(n, side, view) for n, side in zip(("first", "second"), sides, strict=False)),
+        "",
+        finding.missing_edge,
+        "",
+    ]
+    if finding.nearest_edge:
+        lines += [f"Nearest order: {finding.nearest_edge}", ""]
+    if finding.memory.size:
+        lines += [_memory(finding, view), ""]
+    return lines + [f"- {repair}" for repair in finding.repair] + [""]
+
+
+def _row(name: str, side: Side, view: View) -> str:
+    place = f"`{view.place(side.site)}`" if side.site else "?"
+    source = f"`{view.source(side.site)}`" if side.site and view.source(side.site) else ""
+    low, high = side.range
+    cells = (
+        name,
+        side.access,
+        f"{side.stream} ({side.device})",
+        f"`{side.op}`",
+        f"{low}..{high}",
+        place,
+        source,
+    )
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _memory(finding: Finding, view: View) -> str:
+    memory = finding.memory
+    text = f"Memory: {size_text(memory.size)}, owner {memory.owner} ({memory.allocator})"
+    if memory.allocated:
+        text += f", allocated at `{view.place(memory.allocated)}`"
+    if memory.freed:
+        text += f", freed at `{view.place(memory.freed)}`"
+    return text + "."
+
+
+def _summary(report: Report) -> list[str]:
+    summary = report.summary
+    counts = (
+        count_text(summary.operations, "operation"),
+        count_text(summary.accesses, "access", "accesses"),
+        count_text(summary.streams, "stream"),
+        f"{summary.seconds:.1f} s",
+    )
+    lines = [f"{', '.join(counts)}, recorder {summary.recorder}."]
+    if not summary.complete:
+        lines.append("The recording is incomplete.")
+    lines += [f"- Not seen: {spot}" for spot in summary.blind_spots]
+    return lines + [f"- Internal error: {error}" for error in summary.internal_errors]

@@ -1,0 +1,98 @@
+"""How a report is to look: what the reader's terminal can do, and what the reader asked for."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import shutil
+import sysconfig
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import TextIO
+
+from streamsan.model.findings import Site
+
+Sources = Mapping[tuple[str, int], str]
+"""Source lines by file and line number."""
+
+_LIBRARY = tuple(
+    path + os.sep
+    for path in {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}
+    if path
+)
+
+
+@dataclass(frozen=True)
+class View:
+    """How to show a report.
+
+    `sources` are the lines of the program as they were when it ran; a line that is not there is
+    read from disk. Paths below `base` are shown relative to it. `limit` is the most findings of
+    one sort to show (None: all). `width` is in columns.
+    """
+
+    sources: Sources = field(default_factory=dict)
+    base: str = ""
+    limit: int | None = 10
+    colour: bool = False
+    unicode: bool = True
+    width: int = 100
+    verbose: bool = False
+
+    def path(self, file: str) -> str:
+        """`file`, relative where it lies below `base`."""
+        below = self.base and file.startswith(self.base.rstrip(os.sep) + os.sep)
+        return os.path.relpath(file, self.base) if below else file
+
+    def place(self, site: Site) -> str:
+        """A site as ``file:line``, the form that terminals and editors turn into a link."""
+        return f"{self.path(site.file)}:{site.line}"
+
+    def source(self, site: Site) -> str:
+        """The line at `site`, stripped; empty where nobody has it."""
+        known = self.sources.get((site.file, site.line))
+        return (known or linecache.getline(site.file, site.line)).strip()
+
+
+def view_for(
+    stream: TextIO, *, sources: Sources, base: str, limit: int | None, verbose: bool
+) -> View:
+    """The view for text that goes to `stream`: colour on a terminal only, and ``NO_COLOR``."""
+    terminal = stream.isatty()
+    columns = shutil.get_terminal_size((100, 24)).columns if terminal else 100
+    return View(
+        sources=sources,
+        base=base,
+        limit=limit,
+        colour=terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb",
+        unicode=_can_encode(stream),
+        width=max(60, min(columns, 100)),
+        verbose=verbose,
+    )
+
+
+def _can_encode(stream: TextIO) -> bool:
+    try:
+        "─│·…".encode(getattr(stream, "encoding", None) or "utf-8")
+    except (LookupError, UnicodeEncodeError):
+        return False
+    return True
+
+
+def is_library(file: str) -> bool:
+    """Whether `file` is part of an installed package, of Python, or of no file at all."""
+    if file.startswith("<frozen"):
+        return True
+    return bool({"site-packages", "dist-packages"} & set(PurePath(file).parts)) or file.startswith(
+        _LIBRARY
+    )
+
+
+def package(file: str) -> str:
+    """The top package that a library file belongs to, or ``python``."""
+    parts = PurePath(file).parts
+    for folder in ("site-packages", "dist-packages"):
+        if folder in parts[:-1]:
+            return parts[parts.index(folder) + 1].removesuffix(".py")
+    return "python"

@@ -1,0 +1,28 @@
+"""Sessions: a recorder, a checker and a trace writer, put together around a running program.
+
+`watch` and `Session` are the library's face; `active` is the session that records this process;
+`GuardedChecker` checks records that come from anywhere. The ``parse_`` functions turn the text of
+an option into its value.
+"""
+
+from streamsan.session._guard import Failures, GuardedChecker, describe
+from streamsan.session._session import Session, active, watch
+from streamsan.session._values import (
+    parse_count,
+    parse_device,
+    parse_memory,
+    parse_schedule,
+)
+
+__all__ = [
+    "Failures",
+    "GuardedChecker",
+    "Session",
+    "active",
+    "describe",
+    "parse_count",
+    "parse_device",
+    "parse_memory",
+    "parse_schedule",
+    "watch",
+]

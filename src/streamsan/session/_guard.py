@@ -1,0 +1,101 @@
+"""Keeping errors of our own away from the program, and the checker behind such a guard."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from streamsan.detect import Checker
+from streamsan.model.findings import SCHEMA, Report, Summary
+from streamsan.model.records import AnyRecord, SiteDef
+from streamsan.report import Sources
+
+_FRAMES = 4
+"""Frames told of an internal error, innermost last."""
+
+
+class Failures:
+    """The first error of each part of ours, with a short traceback, and how many followed."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, str] = {}
+        self._count: dict[str, int] = {}
+
+    def has(self, part: str) -> bool:
+        """Whether `part` has failed."""
+        return part in self._first
+
+    @contextmanager
+    def kept(self, part: str) -> Iterator[None]:
+        """Keep errors of the block, which does `part`, from going any further."""
+        try:
+            yield
+        except Exception as error:  # whatever it is, the program goes on
+            self.add(part, error)
+
+    def add(self, part: str, error: Exception) -> None:
+        """Remember `error`, raised while doing `part`."""
+        self._first.setdefault(part, describe(error))
+        self._count[part] = self._count.get(part, 0) + 1
+
+    def texts(self) -> list[str]:
+        """One text for each part that failed."""
+        return [
+            f"{part}: {text}"
+            + (f" (and {self._count[part] - 1:,} more)" if self._count[part] > 1 else "")
+            for part, text in self._first.items()
+        ]
+
+
+def describe(error: BaseException) -> str:
+    """An error with its innermost frames in one line."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != __file__]
+    path = " > ".join(
+        f"{os.path.basename(f.filename)}:{f.lineno} {f.name}" for f in frames[-_FRAMES:]
+    )
+    name = type(error).__name__
+    return f"{name}: {error} [{path}]" if str(error) else f"{name} [{path}]"
+
+
+class GuardedChecker:
+    """A Checker whose errors end up in its report; it also keeps the program's source lines."""
+
+    def __init__(self) -> None:
+        self._checker = Checker()
+        self._failures = Failures()
+        self._sources: dict[tuple[str, int], str] = {}
+
+    @property
+    def sources(self) -> Sources:
+        """The lines of all sites so far."""
+        return self._sources
+
+    def has_race(self) -> bool:
+        """Whether a race was found so far; never raises."""
+        return bool(self.report().races)
+
+    def feed(self, record: AnyRecord) -> None:
+        """Check `record`; never raises."""
+        if isinstance(record, SiteDef) and record.user and record.text:
+            self._sources[record.file, record.line] = record.text
+        try:
+            self._checker.feed(record)
+        except Exception as error:  # whatever it is, the program goes on
+            self._failures.add("checking", error)
+
+    def report(self) -> Report:
+        """What was found so far, with errors of our own in it; never raises."""
+        try:
+            found = self._checker.report()
+        except Exception as error:
+            self._failures.add("reporting", error)
+            found = _nothing()
+        found.summary.internal_errors += self._failures.texts()
+        return found
+
+
+def _nothing() -> Report:
+    summary = Summary(0, 0, 0, 0.0, "unknown", [], [], False, None)
+    return Report(SCHEMA, "clean", [], [], [], summary)

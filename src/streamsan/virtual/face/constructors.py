@@ -1,0 +1,110 @@
+"""Functions of ``torch`` that make tensors on a device without asking the dispatcher."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils._device import DeviceContext
+
+from streamsan.virtual.face import current
+from streamsan.virtual.face.random import Generator as VirtualGenerator
+
+_tensor, _as_tensor, _asarray = torch.tensor, torch.as_tensor, torch.asarray
+_compile = torch.compile
+
+
+def default_device() -> torch.device | None:
+    """The virtual device of the innermost device context, if that is one."""
+    if not torch._C._len_torch_function_stack():
+        return None
+    for mode in reversed(_get_current_function_mode_stack()):
+        if isinstance(mode, DeviceContext):
+            return current.device_of(mode.device)
+    return None
+
+
+def tensor(
+    data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **kwargs: Any
+) -> torch.Tensor:
+    """``torch.tensor``: built on the host, then uploaded."""
+    target = current.device_of(device) if device is not None else default_device()
+    if target is None:
+        return _tensor(
+            data, dtype=dtype, device=device, requires_grad=requires_grad, **_pinned(kwargs)
+        )
+    made = _tensor(data, dtype=dtype, device="cpu").to(target)
+    return made.requires_grad_(requires_grad)
+
+
+def _pinned(kwargs: dict[str, Any]) -> dict[str, Any]:
+    if not kwargs.get("pin_memory"):
+        kwargs.pop("pin_memory", None)
+    return kwargs
+
+
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> torch.Tensor:
+    """``torch.as_tensor``."""
+    if device is None and isinstance(data, torch.Tensor):
+        return data if dtype is None else data.to(dtype)
+    target = current.device_of(device) if device is not None else default_device()
+    if target is None:
+        if isinstance(data, torch.Tensor):
+            return data.to(device=device, dtype=dtype or data.dtype)
+        return _as_tensor(data, dtype=dtype, device=device)
+    host = data if isinstance(data, torch.Tensor) else _as_tensor(data, dtype=dtype, device="cpu")
+    return host.to(target, dtype or host.dtype)
+
+
+def asarray(
+    obj: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    copy: Any = None,
+    requires_grad: bool = False,
+) -> torch.Tensor:
+    """``torch.asarray``."""
+    target = current.device_of(device) if device is not None else default_device()
+    if target is None:
+        return _asarray(obj, dtype=dtype, device=device, copy=copy, requires_grad=requires_grad)
+    made = as_tensor(obj, dtype, target)
+    return (made.clone() if copy and made is obj else made).requires_grad_(requires_grad)
+
+
+class _GeneratorType(type(torch.Generator)):  # type: ignore[misc]
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, torch._C.Generator)
+
+
+class Generator(torch._C.Generator, metaclass=_GeneratorType):
+    """``torch.Generator``: a virtual one for ``cuda``, torch's own for the rest."""
+
+    def __new__(cls, device: Any = "cpu") -> Any:
+        """Choose by device."""
+        target = current.device_of(device)
+        return VirtualGenerator(target) if target is not None else torch._C.Generator(device)
+
+
+def compile_eagerly(model: Any = None, **_: Any) -> Any:
+    """``torch.compile``: the program runs as written; its operators are the ones checked."""
+    from streamsan.model.records import Note
+
+    if model is None:
+        return compile_eagerly
+    current.face().gpu.observer.emit(
+        Note(
+            "blind-spot",
+            "torch.compile ran eagerly on the virtual GPU: the compiler's kernels were not checked",
+        )
+    )
+    return model
+
+
+def functions() -> dict[str, Any]:
+    """Names of ``torch`` and what stands for them."""
+    return {
+        "tensor": tensor, "as_tensor": as_tensor, "asarray": asarray, "Generator": Generator,
+        "compile": compile_eagerly,
+    }  # fmt: skip

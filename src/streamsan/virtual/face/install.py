@@ -1,0 +1,141 @@
+"""Making torch show the virtual machine: all replaced names, in one place."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from streamsan.virtual.face import (
+    autocast,
+    constructors,
+    current,
+    graphs,
+    methods,
+    namespace,
+    statistics,
+    storage_methods,
+    streams,
+)
+from streamsan.virtual.face.state import Face, VirtualMode
+from streamsan.virtual.gpu import Gpu
+
+
+def install(gpu: Gpu) -> Face:
+    """Show `gpu` as the CUDA machine of this process, until it ends.
+
+    The calling thread gets its dispatch mode; other threads need `enter_thread`.
+    """
+    torch.utils._device._device_constructors()  # keeps the functions as they are before us
+    face = Face(gpu)
+    current.show(face)
+    _replace(torch.Tensor, methods.replaced())
+    _replace(torch.UntypedStorage, storage_methods.replaced())
+    _replace(torch, constructors.functions())
+    _replace(torch, autocast.functions())
+    _replace(torch, {"Stream": streams.Stream, "Event": streams.Event})
+    cuda = {**namespace.functions(), **statistics.functions(), **_graph_functions()}
+    _replace(torch.cuda, cuda)
+    for module in (torch.cuda.memory, torch.cuda.random, torch.cuda.streams, torch.cuda.graphs):
+        _replace(module, {name: value for name, value in cuda.items() if hasattr(module, name)})
+    _accelerator(torch.accelerator)
+    _backward(face)
+    _grouping()
+    _surroundings()
+    enter_thread()
+    return face
+
+
+def enter_thread() -> None:
+    """Send the calling thread's operators to the virtual machine."""
+    VirtualMode(current.face()).__enter__()  # type: ignore[no-untyped-call]
+
+
+def _replace(owner: Any, table: dict[str, Any]) -> None:
+    for name, value in table.items():
+        setattr(owner, name, value)
+
+
+def _graph_functions() -> dict[str, Any]:
+    return {
+        "CUDAGraph": graphs.CUDAGraph,
+        "graph": graphs.graph,
+        "graph_pool_handle": graphs.graph_pool_handle,
+    }
+
+
+def _accelerator(module: Any) -> None:
+    """``torch.accelerator`` answers as ``torch.cuda`` does."""
+    cuda = torch.cuda
+    cuda_device = torch.device("cuda")
+    table: dict[str, Any] = {
+        "is_available": lambda: True,
+        "device_count": cuda.device_count,
+        "current_accelerator": lambda check_available=False: cuda_device,
+        "current_device_index": cuda.current_device,
+        "current_device_idx": cuda.current_device,
+        "set_device_index": cuda.set_device,
+        "set_device_idx": cuda.set_device,
+        "current_stream": cuda.current_stream,
+        "set_stream": cuda.set_stream,
+        "synchronize": cuda.synchronize,
+        "device_index": cuda.device,
+        "get_memory_info": cuda.mem_get_info,
+        "empty_host_cache": lambda: None,
+    }
+    for name in (
+        "empty_cache", "memory_stats", "memory_allocated", "max_memory_allocated",
+        "memory_reserved", "max_memory_reserved", "reset_accumulated_memory_stats",
+        "reset_peak_memory_stats",
+    ):  # fmt: skip
+        table[name] = getattr(cuda, name)
+    _replace(module, table)
+    memory = sys.modules.get("torch.accelerator.memory")
+    if memory is not None:
+        _replace(memory, {name: value for name, value in table.items() if hasattr(memory, name)})
+
+
+def _backward(face: Face) -> None:
+    engine = torch.autograd.graph._engine_run_backward
+
+    def run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
+        return face.backward.run(engine, t_outputs, args, kwargs)
+
+    torch.autograd.graph._engine_run_backward = run_backward
+    torch.autograd._engine_run_backward = run_backward  # type: ignore[attr-defined]
+
+
+def _grouping() -> None:
+    """The grouping of foreach optimizers is C++ and sees CPU tensors: group by our devices."""
+    original: Any = torch._C._group_tensors_by_device_and_dtype
+
+    def group(tensorlistlist: Any, with_indices: bool = False) -> Any:
+        result: dict[Any, Any] = {}
+        for (_, dtype), (lists, indices) in original(tensorlistlist, with_indices).items():
+            for place, first in enumerate(lists[0]):
+                empty: Any = ([[] for _ in lists], [])
+                columns, numbers = result.setdefault((first.device, dtype), empty)
+                for column, source in zip(columns, lists):
+                    column.extend(source[place : place + 1])
+                numbers.extend(indices[place : place + 1])
+        return result
+
+    torch._C._group_tensors_by_device_and_dtype = group  # type: ignore[assignment]
+
+
+def _surroundings() -> None:
+    """Small things that scripts ask on the way: build flags, NVTX ranges."""
+    torch.backends.cuda.is_built = lambda: True
+    torch.version.cuda = "13.0"
+    nvtx = SimpleNamespace(
+        rangePushA=lambda msg: 0,
+        rangePop=lambda: 0,
+        rangeStartA=lambda msg: 0,
+        rangeEnd=lambda handle: None,
+        markA=lambda msg: None,
+        deviceRangeStart=lambda msg, stream: 0,
+        deviceRangeEnd=lambda handle, stream: None,
+    )
+    _replace(torch.cuda.nvtx, {"_nvtx": nvtx})

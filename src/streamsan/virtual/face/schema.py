@@ -1,0 +1,170 @@
+"""What an operator does to its arguments, read from its schema once and kept.
+
+Both recorders use this: the virtual GPU to run operators, and all to say what they touch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import torch
+from torch._ops import OpOverload
+
+from streamsan.model.records import Mode, OpKind
+
+Tag = torch.Tag
+
+
+class Role(Enum):
+    """How an operator is treated."""
+
+    METADATA = 0
+    """Touches no bytes: views, sizes, queries of a tensor's properties."""
+
+    COMPUTE = 1
+    """Reads and writes bytes on the current stream."""
+
+    COPY = 2
+    """May join two memories: ``copy_`` and ``_to_copy``."""
+
+    COMPOSITE = 3
+    """Made of other operators, which are seen instead."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """The treatment of one operator overload.
+
+    `tensors` lists the tensor arguments: (position or None, name, access mode or 0). `fresh` says
+    for each return whether it is a tensor of its own, `synchronizes` whether the host needs a
+    value to go on, `random` whether it draws random numbers, `uninitialized` whether its outputs
+    are left as the memory was, `host_index` whether host index tensors may stand beside device
+    tensors, `masked` whether a boolean index among them makes the host wait for its count,
+    `single` whether it returns one thing that is no list.
+    """
+
+    op: OpOverload
+    name: str
+    role: Role
+    kind: int
+    tensors: list[tuple[int, str, int]]
+    returns: list[str]
+    synchronizes: bool
+    random: bool
+    uninitialized: bool
+    factory: bool
+    host_index: bool
+    masked: bool
+    single: bool
+
+
+# Arguments that these overwrite without reading them.
+_OVERWRITES = {
+    "fill_", "zero_", "copy_", "uniform_", "normal_", "random_", "bernoulli_", "exponential_",
+    "geometric_", "cauchy_", "log_normal_", "_foreach_zero_", "_foreach_copy_", "resize_as_",
+}  # fmt: skip
+
+# Arguments of which only the metadata matter.
+_METADATA_OF_SELF = {
+    "empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "randint_like",
+    "new_empty", "new_empty_strided", "new_zeros", "new_ones", "new_full",
+}  # fmt: skip
+
+_METADATA_OPS = {
+    "is_pinned", "record_stream", "set_", "resize_", "resize_as_", "is_same_size", "dense_dim",
+    "sparse_dim", "_version", "lift_fresh", "_has_compatible_shallow_copy_type", "sym_size",
+    "sym_stride", "sym_numel", "sym_storage_offset", "is_set_to", "_is_zerotensor", "_is_all_true",
+    "_nested_tensor_size", "_unsafe_view",
+}  # fmt: skip
+
+_SYNCHRONIZES = {
+    "_local_scalar_dense", "equal", "nonzero", "is_nonzero", "masked_select", "_unique2",
+    "unique_dim", "unique_consecutive", "repeat_interleave", "allclose", "histogram", "bincount",
+}  # fmt: skip
+
+_FILLS = {"fill_", "zero_", "full", "zeros", "ones", "zeros_like", "ones_like", "full_like"}
+
+# Operators that take index tensors of host memory beside device tensors (CUDA builds upload them).
+_HOST_INDEX = {
+    "index", "index_put_", "index_put", "_index_put_impl_", "_pack_padded_sequence",
+    "_pad_packed_sequence", "_cudnn_rnn", "bincount",
+}  # fmt: skip
+
+# With a boolean mask these first count its elements, which the host waits for.
+_MASKED = {"index", "index_put_", "index_put", "_index_put_impl_"}
+
+
+def _holds_tensor(kind: str) -> bool:
+    return "Tensor" in kind
+
+
+def make_plan(op: OpOverload) -> Plan:
+    """Read the schema of `op`."""
+    schema = op._schema
+    base = schema.name.split("::")[-1]
+    metadata_self = base in _METADATA_OF_SELF
+    tensors: list[tuple[int, str, int]] = []
+    writes = aliases = False
+    for position, argument in enumerate(schema.arguments):
+        if not _holds_tensor(str(argument.type)):
+            continue
+        mode = 0 if metadata_self and position == 0 else int(Mode.READ)
+        info = argument.alias_info
+        if info is not None:
+            if info.is_write:
+                writes = True
+                overwritten = argument.is_out or base in _OVERWRITES
+                mode = int(Mode.WRITE if overwritten else Mode.READ_WRITE)
+            else:
+                aliases = True
+        tensors.append((-1 if argument.kwarg_only else position, argument.name, mode))
+    returns = []
+    scalar_return = False
+    for result in schema.returns:
+        if not _holds_tensor(str(result.type)):
+            scalar_return = True
+            returns.append("")
+        else:
+            returns.append("alias" if result.alias_info is not None else "fresh")
+    return Plan(
+        op=op,
+        name=str(op).replace("aten.", "aten::", 1).removesuffix(".default"),
+        role=_role(op, base, aliases and not writes and "fresh" not in returns),
+        kind=int(OpKind.FILL if base in _FILLS else OpKind.KERNEL),
+        tensors=tensors,
+        returns=returns,
+        synchronizes=base in _SYNCHRONIZES
+        or (Tag.dynamic_output_shape in op.tags and base not in _MASKED)
+        or Tag.data_dependent_output in op.tags
+        or (scalar_return and bool(tensors)),
+        random=Tag.nondeterministic_seeded in op.tags,
+        uninitialized=base.startswith(("empty", "new_empty")),
+        factory=not tensors or metadata_self,
+        host_index=base in _HOST_INDEX,
+        masked=base in _MASKED,
+        single=len(schema.returns) == 1 and not str(schema.returns[0].type).startswith("List"),
+    )
+
+
+def _role(op: OpOverload, base: str, view: bool) -> Role:
+    if base in ("copy_", "_to_copy"):
+        return Role.COPY
+    if base in _METADATA_OPS:
+        return Role.METADATA
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    if op.has_kernel_for_dispatch_key(key) and op._can_decompose():
+        return Role.COMPOSITE
+    return Role.METADATA if view else Role.COMPUTE
+
+
+class Plans(dict[OpOverload, Plan]):
+    """Plans by operator overload, made on first use."""
+
+    def __missing__(self, op: OpOverload) -> Plan:
+        plan = self[op] = make_plan(op)
+        return plan
+
+
+PLANS = Plans()
+"""All plans made so far."""

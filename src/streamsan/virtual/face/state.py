@@ -1,0 +1,181 @@
+"""The torch face of one virtual machine: its parts, and the dispatch mode of its threads."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from streamsan.model.records import Mode
+from streamsan.virtual.face.backward import Backward
+from streamsan.virtual.face.copies import Copier, copy_handler
+from streamsan.virtual.face.execute import Executor, operands
+from streamsan.virtual.face.host import Host
+from streamsan.virtual.face.random import Generator
+from streamsan.virtual.face.schema import PLANS, Plan, Role
+from streamsan.virtual.face.storage import Storages
+from streamsan.virtual.face.tensors import Tensors
+from streamsan.virtual.gpu import Gpu
+from streamsan.virtual.memory import NOWHERE, PINNED
+
+FORKED = (
+    "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use"
+    " the 'spawn' start method"
+)
+"""What a CUDA build says in a forked child, where the devices are not to be had."""
+
+
+class Local(threading.local):
+    """Per thread: the owner of the last operator's tensors, and stand-ins for moved arguments."""
+
+    def __init__(self) -> None:
+        self.last = NOWHERE
+        self.placed: dict[int, torch.Tensor] = {}
+        self.views: list[torch.Tensor] = []
+
+
+class Face:
+    """Everything torch needs to work with a virtual machine."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self.gpu = gpu
+        self.local = Local()
+        self.enabled = True
+        self.tensors = Tensors(gpu)
+        self.generators = [Generator(f"cuda:{index}") for index in range(len(gpu.devices))]
+        self.backward = Backward(self)
+        self.host = Host(self)
+        self.executor = Executor(self)
+        self.copier = Copier(self)
+        self.storages = Storages(self)
+
+    def device_index(self, device: torch.device | str | int | None) -> int:
+        """The virtual device that a ``cuda`` device means; RuntimeError where there is none."""
+        if not self.enabled:
+            raise RuntimeError(FORKED)
+        if device is None:
+            return self.gpu.thread.device
+        if isinstance(device, int):
+            index = device
+        else:
+            device = torch.device(device)
+            named: int | None = device.index
+            index = self.gpu.thread.device if named is None else named
+        if not 0 <= index < len(self.gpu.devices):
+            raise RuntimeError("CUDA error: invalid device ordinal")
+        return index
+
+    def device_of(self, owner: int) -> torch.device:
+        """The torch device of an owner."""
+        return torch.device("cuda", owner) if owner >= 0 else torch.device("cpu")
+
+
+class VirtualMode(TorchDispatchMode):
+    """Sends operators of device and pinned tensors to the virtual machine."""
+
+    def __init__(self, face: Face) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._face = face
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Run one operator."""
+        face = self._face
+        kwargs = kwargs or {}
+        if not face.enabled:
+            if getattr(kwargs.get("device"), "type", "") == "cuda":
+                raise RuntimeError(FORKED)
+            return func(*args, **kwargs)
+        face.backward.follow()
+        plan = PLANS[func]
+        if plan.role is Role.COMPOSITE:
+            with self:
+                return func.decompose(*args, **kwargs)
+        if plan.role is Role.COPY:
+            return self._copy(func, args, kwargs)
+        found = operands(plan, face.tensors, args, kwargs)
+        device = NOWHERE
+        for _, owner, _, _ in found:
+            device = max(device, owner)
+        if plan.factory:
+            return self._factory(plan, args, kwargs, device)
+        if device >= 0:
+            face.backward.forward(found)
+        if plan.role is Role.METADATA:
+            return metadata(face, plan, func, args, kwargs)
+        if found:
+            face.local.last = device
+        if device >= 0:
+            with face.backward.summing(plan.name, device):
+                return face.executor.compute(plan, args, kwargs, found, device)
+        if device == PINNED:
+            return face.host.run(plan, func, args, kwargs)
+        return func(*args, **kwargs)
+
+    def _copy(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        face = self._face
+        face.local.last = face.tensors.owner(args[0])
+        if torch.is_grad_enabled():
+            face.backward.forward(operands(PLANS[func], face.tensors, args, kwargs))
+        return copy_handler(face, func, args, kwargs)
+
+    def _factory(self, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], like: int) -> Any:
+        """A new tensor, where the caller, or the operator that needs it for itself, wants it."""
+        face = self._face
+        device = kwargs.get("device")
+        asked = "pin_memory" in kwargs  # only calls from Python carry it
+        if device is not None and device.type == "cuda":
+            target = face.device_index(device)
+        elif device is not None and device.type != "cpu":
+            return plan.op(*args, **kwargs)
+        elif asked and kwargs["pin_memory"]:
+            target = PINNED
+        elif device is None and like >= 0:
+            target = like
+        elif asked or device is None:
+            target = NOWHERE
+        else:
+            target = like if like >= 0 else face.local.last
+        options = {k: v for k, v in kwargs.items() if k not in ("device", "pin_memory")}
+        if target == NOWHERE or (target == PINNED and not (asked and kwargs["pin_memory"])):
+            return plan.op(*args, **options, **({"device": torch.device("cpu")} if device else {}))
+        face.local.last = target
+        return make(face, plan, args, options, target)
+
+
+def make(
+    face: Face, plan: Plan, args: tuple[Any, ...], options: dict[str, Any], target: int
+) -> torch.Tensor:
+    """Run a factory operator with its result on a device or in pinned memory."""
+    cpu = torch.device("cpu")
+    if plan.uninitialized:
+        layout = plan.op(*args, **{**options, "device": torch.device("meta")})
+        with face.gpu.monitor:
+            return face.executor.guarded_new(
+                target, layout.dtype, tuple(layout.shape), layout.stride()
+            )
+    if target == PINNED:
+        value = plan.op(*args, **options, device=cpu)
+        result = face.host.new_pinned(value)
+        face.host.touch([(result, PINNED, int(Mode.WRITE), "output")], plan.name)
+        return result
+    return face.executor.produce(plan, args, {**options, "device": cpu}, target)
+
+
+def metadata(
+    face: Face, plan: Plan, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Operators that touch no bytes, among them a few whose answer is ours to give."""
+    base = plan.name.removeprefix("aten::").split(".")[0]
+    if base == "is_pinned":
+        return face.tensors.owner(args[0]) == PINNED
+    if base in ("resize_", "resize_as_") and face.tensors.owner(args[0]) >= 0:
+        return face.storages.resize_tensor(args[0], func, args, kwargs)
+    return func(*args, **kwargs)

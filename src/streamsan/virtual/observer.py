@@ -1,0 +1,77 @@
+"""What the virtual GPU tells whoever watches it; the recorder implements this."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from streamsan.model.records import NONE, Access, AnyRecord
+from streamsan.virtual.monitor import Monitor
+
+
+class Observer(Protocol):
+    """Takes the records of the virtual GPU and supplies the numbers in them.
+
+    `monitor` is the lock that the machine shares with the recording.
+    """
+
+    monitor: Monitor
+
+    def emit(self, record: AnyRecord) -> None:
+        """Hand one record on."""
+
+    def stack(self) -> int:
+        """Number of the calling thread's Python stack."""
+
+    def thread(self) -> int:
+        """Timeline of the calling thread."""
+
+    def stream(self, device: int, handle: int, *, blocking: bool, default: bool, name: str) -> int:
+        """Define a stream; its timeline."""
+
+    def birth_name(self) -> str:
+        """The variable that the user's current statement assigns, or an empty string."""
+
+    def operation(
+        self, kind: int, name: str, timeline: int, accesses: tuple[Access, ...], **extra: Any
+    ) -> None:
+        """Report an operation of the calling thread; `extra` are fields of `Operation`."""
+
+    def next_number(self) -> int:
+        """A number not used before, for blocks, events, graphs and host objects."""
+
+
+class Nobody:
+    """Watches nothing: the virtual GPU alone."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self.monitor = Monitor()
+
+    def emit(self, record: AnyRecord) -> None:
+        """Drop the record."""
+
+    def stack(self) -> int:
+        """No stack."""
+        return NONE
+
+    def thread(self) -> int:
+        """No timeline."""
+        return NONE
+
+    def stream(self, device: int, handle: int, *, blocking: bool, default: bool, name: str) -> int:
+        """No timeline."""
+        return NONE
+
+    def birth_name(self) -> str:
+        """No name."""
+        return ""
+
+    def operation(
+        self, kind: int, name: str, timeline: int, accesses: tuple[Access, ...], **extra: Any
+    ) -> None:
+        """Drop the operation."""
+
+    def next_number(self) -> int:
+        """The next number."""
+        self._number += 1
+        return self._number

@@ -1,0 +1,1 @@
+"""Tests of StreamSan: unit, quality (labelled programs), repo (rules of this repository)."""

@@ -1,0 +1,1 @@
+"""Known races must be found, and known-clean programs must stay silent."""
