@@ -75,13 +75,18 @@ Runner = Callable[[Case], Outcome]
 """Runs a detector on one program."""
 
 
-def command_runner(command: Sequence[str], timeout: float) -> Runner:
-    """A runner that starts `command` as a process and gives it `timeout` seconds."""
+def command_runner(command: Sequence[str], timeout: float, traces: Path | None = None) -> Runner:
+    """A runner that starts `command` as a process and gives it `timeout` seconds.
+
+    With `traces`, a folder, each program's trace is kept there under its name.
+    """
 
     def run(case: Case) -> Outcome:
         with tempfile.TemporaryDirectory() as folder:
             out = Path(folder) / "report.json"
             options = ["--format", "json", "--output", str(out)]
+            if traces is not None:
+                options += ["--force", "--trace", str(traces / f"{case.name}.streamsan")]
             if case.devices > 1:
                 options += ["--devices", str(case.devices)]
             line = [*command, *options, str(case.path)]
@@ -179,7 +184,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 1
     command = shlex.split(options.command) + shlex.split(options.extra)
-    runner = command_runner(command, options.timeout)
+    cases = [case for case in cases if case.devices <= options.devices]
+    runner = command_runner(command, options.timeout, options.traces)
     with ThreadPoolExecutor(options.jobs) as pool:
         scores = list(pool.map(lambda case: score_case(case, runner), cases))
     for fault in wrong:
@@ -202,6 +208,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--extra", default="", help="more options for it")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at a time")
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds for one program")
+    parser.add_argument("--devices", type=int, default=8, help="leave out what needs more devices")
+    parser.add_argument("--traces", type=Path, help="keep a trace of each program in this folder")
     parser.add_argument("--json", type=Path, help="write the scores to this file as well")
     parser.add_argument("paths", nargs="*", type=Path, metavar="PATH")
     return parser

@@ -100,7 +100,7 @@ OPTIONS = (
         _parse_path,
     ),
     Option("fail_fast", "end the program at its first race"),
-    Option("strict", "exit 66 for latent races and misuse too"),
+    Option("strict", "exit 66 for latent races and misuse too, 1 for internal errors"),
     Option("force", "overwrite the files of --output and --trace"),
     Option("all", "show every race, not the first ten"),
     Option("verbose", "show whole stacks", short="-v"),

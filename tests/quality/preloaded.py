@@ -17,7 +17,7 @@ from tools.score import Outcome
 
 SECONDS = 120
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["torch", "streamsan.commands"])
+_CONTEXT.set_forkserver_preload(["torch", "streamsan.commands", "streamsan.virtual.face"])
 
 
 def run_case(case: Case) -> Outcome:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import types
 
 from streamsan.model.records import AnyRecord, End
@@ -25,6 +26,7 @@ class Recorder:
         self._race: list[AnyRecord] = racy_records(
             options.user_files[0] if options.user_files else "<string>"
         )
+        self.lock = threading.RLock()
         sink(self._race[0])
 
     def race(self) -> None:

@@ -1,13 +1,15 @@
 """A naive race detector, to hold the real one against: an explicit graph, and every byte's history.
 
 It knows every operation as a node with its ancestors, keeps all accesses of every byte, and
-compares all of them; quadratic, and so simple that it can be checked by eye.
+compares all of them; quadratic, and so simple that it can be checked by eye. A use of an earlier
+block is not told where the same timeline used the byte's present block too, unordered as well: the
+detector leaves it out, unless it filed the later use with gaps (more than 16 runs).
 """
 
 from __future__ import annotations
 
 from streamsan.model import records as r
-from streamsan.model.extent import Extent, runs
+from streamsan.model.extent import Extent, count, runs
 
 Pair = tuple[int, int]
 
@@ -31,7 +33,8 @@ class Oracle:
         self._launches: dict[int, int] = {}
         self._blocks: dict[int, r.Alloc] = {}
         self._marks: dict[int, set[int]] = {}
-        self._history: dict[int, list[tuple[int, r.Operation, int]]] = {}
+        self._history: dict[int, list[tuple[int, r.Operation, int, int, bool]]] = {}
+        self._owner: dict[int, int] = {}
 
     def feed(self, record: r.AnyRecord) -> None:
         """Take the next record."""
@@ -81,15 +84,21 @@ class Oracle:
         for access in x.accesses:
             extent = (access.address, access.run, access.sizes, access.strides)
             for byte in bytes_of(extent):
-                self._compare(byte, node, x, access.mode)
+                self._compare(byte, node, x, access.mode, count(extent) <= 16)
 
-    def _compare(self, byte: int, node: int, op: r.Operation, mode: int) -> None:
-        history = self._history.setdefault(byte, [])
-        for other, earlier, earlier_mode in history:
-            conflict = (mode | earlier_mode) & r.Mode.WRITE and earlier.timeline != op.timeline
-            if conflict and other not in self._ancestors[node]:
+    def _compare(self, byte: int, node: int, op: r.Operation, mode: int, whole: bool) -> None:
+        history, block = self._history.setdefault(byte, []), self._owner.get(byte, r.NONE)
+        racing = [
+            (earlier, owner, dense)
+            for other, earlier, earlier_mode, owner, dense in history
+            if (mode | earlier_mode) & r.Mode.WRITE and earlier.timeline != op.timeline
+            if other not in self._ancestors[node]
+        ]
+        told = {e.timeline for e, owner, dense in racing if owner == block and dense}
+        for earlier, owner, _ in racing:
+            if owner == block or earlier.timeline not in told:
                 self.races.add((earlier.stack, op.stack))
-        history.append((node, op, mode))
+        history.append((node, op, mode, block, whole))
 
     def _eventrecord(self, x: r.EventRecord) -> None:
         self._events[x.event] = self._stream_node(x.stream, x.thread)
@@ -128,6 +137,7 @@ class Oracle:
 
     def _alloc(self, x: r.Alloc) -> None:
         self._blocks[x.block] = x
+        self._owner.update(dict.fromkeys(range(x.address, x.address + x.size), x.block))
         self._marks[x.block] = set()
 
     def _recordstream(self, x: r.RecordStream) -> None:

@@ -19,7 +19,7 @@ from streamsan.model.records import (
 
 FOLDER = "/srv/project"
 TRAIN = f"{FOLDER}/train.py"
-TORCH = "/usr/lib/python3/site-packages/torch/nn/modules/module.py"
+TORCH = "torch/nn/modules/module.py"
 
 SOURCES = {
     (TRAIN, 8): "        loss = weight * batch",

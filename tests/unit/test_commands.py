@@ -149,7 +149,7 @@ def test_interrupted_like_python(tmp_path: Path, streamsan: Streamsan) -> None:
         (RACE + "1/0", 1),
         (RACE + "import os; os._exit(0)", 66),
         ("import atexit, launch; atexit.register(launch.recorder.race)", 66),
-        ("import launch; launch.recorder.fail()", 1),
+        ("import launch; launch.recorder.fail()", 0),
     ],
     ids=["race", "own status", "exception", "at once", "handler", "internal error"],
 )
@@ -158,6 +158,11 @@ def test_status(tmp_path: Path, streamsan: Streamsan, text: str, status: int) ->
     assert done.returncode == status
     assert done.stderr.count("streamsan: ") == 1
     assert ("race 1 of 1" in done.stderr) == ("race" in text)
+
+
+def test_strict_makes_an_internal_error_count(tmp_path: Path, streamsan: Streamsan) -> None:
+    done = streamsan("run", "--strict", script(tmp_path, "import launch; launch.recorder.fail()"))
+    assert done.returncode == 1
 
 
 def test_output_is_flushed_before_the_status_is_changed(
@@ -296,3 +301,19 @@ def test_a_closed_pipe_is_no_error(tmp_path: Path, streamsan: Streamsan) -> None
         check=True,
     )
     assert (done.stdout, done.stderr) == ("{", "")
+
+
+def test_a_fault_of_ours_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from streamsan import commands
+
+    def broken(_: list[str]) -> int:
+        raise KeyError("left over")
+
+    monkeypatch.setattr(commands, "_dispatch", broken)
+    assert commands.main(["check", "x"]) == 1
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert told.startswith("streamsan: internal error")
+    assert "KeyError" in told

@@ -311,3 +311,52 @@ def test_misuse_that_the_recorder_saw() -> None:
     t.add(r.Misuse("R17-STREAM-IDENTITY", "two objects, one stream", t.main, t.stack(10)))
     (misuse,) = t.report().misuse
     assert (misuse.kind, misuse.missing_edge) == ("R17-STREAM-IDENTITY", "two objects, one stream")
+
+
+# Uses of former owners, and of the present one
+
+
+def tenants(t: Trace, *, both: bool, present: r.Mode = r.Mode.WRITE) -> None:
+    """A stream writes a block on line 5 and, with `both`, uses its next tenant on line 6."""
+    side = t.stream(line=1)
+    block = t.alloc(*X, stream=side, line=2)
+    t.op(side, write=[X], line=5)
+    t.free(block, line=3)
+    t.alloc(*X, stream=side, line=4)
+    if both and present == r.Mode.WRITE:
+        t.op(side, write=[X], line=6)
+    elif both:
+        t.op(side, read=[X], line=6)
+    t.op(t.default, read=[X], line=7)
+
+
+def test_a_former_owners_use_is_left_out_where_the_present_owners_tells_it() -> None:
+    t = Trace()
+    tenants(t, both=True)
+    assert t.races() == [(6, 7)]
+    assert t.report().races[0].kind == "R01-PROD-CONS"
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_a_former_owners_use_is_told_where_no_present_use_conflicts(both: bool) -> None:
+    t = Trace()
+    tenants(t, both=both, present=r.Mode.READ)
+    assert t.races() == [(5, 7)]
+    assert t.report().races[0].kind == "R03-ALLOC-REUSE"
+
+
+@pytest.mark.parametrize("reuse_first", [False, True])
+def test_reuse_does_not_tell_a_race_that_happens_without_it(reuse_first: bool) -> None:
+    t = Trace()
+    side = t.stream(line=1)
+    kept = t.alloc(0, 64, line=2)
+    given_up = t.alloc(64, 128, line=2)
+    t.op(side, read=[(0, 64), (64, 128)], line=5)
+    t.free(given_up, line=3)
+    t.alloc(64, 128, line=2)
+    for place in [(64, 128), (0, 64)] if reuse_first else [(0, 64), (64, 128)]:
+        t.op(t.default, write=[place], line=6)
+    t.free(kept, line=4)
+    (race,) = t.report().races
+    assert (race.kind, race.count) == ("R02-SLOT-WAR", 2)
+    assert race.memory.freed is None

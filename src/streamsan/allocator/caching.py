@@ -73,16 +73,22 @@ class CachingAllocator:
         free = self._free_list(stream, pool, small)
         block = free.take(rounded) or self._new_segment(size, rounded, stream, pool)
         rest = block.size - rounded
+        was_part = block.part
         if rest >= MIN_BLOCK if small else rest > SMALL_REQUEST:
             free.add(split(block, rounded))
+            change = (0, -block.size) if was_part else (1, rest)
+        else:
+            change = (-1, -block.size) if was_part else (0, 0)
         block.allocated = True
         block.requested = size
         stats = self._stats
-        stats.allocation.add(1)
-        stats.active.add(1)
-        stats.allocated_bytes.add(block.size)
-        stats.active_bytes.add(block.size)
-        stats.requested_bytes.add(size)
+        stats.allocation.add(1, small)
+        stats.active.add(1, small)
+        stats.allocated_bytes.add(block.size, small)
+        stats.active_bytes.add(block.size, small)
+        stats.requested_bytes.add(size, small)
+        stats.inactive_split.add(change[0], small)
+        stats.inactive_split_bytes.add(change[1], small)
         return block
 
     def free(self, block: Block) -> None:
@@ -95,8 +101,8 @@ class CachingAllocator:
         if not block.allocated:
             raise ValueError(f"not a live block: {block!r}")
         block.allocated = False
-        self._stats.allocation.subtract(1)
-        self._stats.allocated_bytes.subtract(block.size)
+        self._stats.allocation.subtract(1, block.small)
+        self._stats.allocated_bytes.subtract(block.size, block.small)
         if not block.users:
             self._file(block)
         elif self._captures:
@@ -154,6 +160,10 @@ class CachingAllocator:
         """Start all peaks over at the current figures."""
         self._stats.reset_peak()
 
+    def reset_accumulated(self) -> None:
+        """Start the sums and the counters over at zero."""
+        self._stats.reset_accumulated()
+
     def snapshot(self) -> list[SegmentInfo]:
         """List all segments by address, each with its blocks."""
         return [describe(self._segments[address]) for address in sorted(self._segments)]
@@ -178,9 +188,10 @@ class CachingAllocator:
             stats.num_ooms += 1
             allocated, reserved = stats.allocated_bytes.current, stats.reserved_bytes.current
             raise OutOfMemory(size, self.capacity, allocated, reserved)
-        stats.segment.add(1)
-        stats.reserved_bytes.add(wanted)
         block = Block(address, wanted, stream, pool, rounded <= SMALL_REQUEST)
+        stats.segment.add(1, block.small)
+        stats.reserved_bytes.add(wanted, block.small)
+        stats.num_device_alloc += 1
         self._segments[address] = block
         return block
 
@@ -193,25 +204,34 @@ class CachingAllocator:
         for block in free.whole_segments():
             free.remove(block)
             del self._segments[block.address]
-            self._stats.segment.subtract(1)
-            self._stats.reserved_bytes.subtract(block.size)
+            self._stats.segment.subtract(1, block.small)
+            self._stats.reserved_bytes.subtract(block.size, block.small)
+            self._stats.num_device_free += 1
             self._driver.release(block.address, block.size)
 
     def _file(self, block: Block) -> None:
         """Put a block among the free ones, merged with its free neighbours."""
-        self._stats.active.subtract(1)
-        self._stats.active_bytes.subtract(block.size)
-        self._stats.requested_bytes.subtract(block.requested)
+        stats, small = self._stats, block.small
+        stats.active.subtract(1, small)
+        stats.active_bytes.subtract(block.size, small)
+        stats.requested_bytes.subtract(block.requested, small)
         free = self._free_list(block.stream, block.pool, block.small)
         low, high = block.previous, block.next
+        parts = size = 0
         if high is not None and high.free:
             free.remove(high)
+            parts, size = parts - 1, size - high.size
             merge(block, high)
         if low is not None and low.free:
             free.remove(low)
+            parts, size = parts - 1, size - low.size
             merge(low, block)
             block = low
+        if block.part:
+            parts, size = parts + 1, size + block.size
         free.add(block)
+        stats.inactive_split.add(parts, small)
+        stats.inactive_split_bytes.add(size, small)
 
     def _guard(self, block: Block) -> None:
         """Hold a freed block back by one event on each stream recorded on it (rule M2)."""

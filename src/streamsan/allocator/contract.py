@@ -85,6 +85,11 @@ class Block:
         return not (self.allocated or self.pending or self.users)
 
     @property
+    def part(self) -> bool:
+        """Whether the block is one of several in its segment."""
+        return self.previous is not None or self.next is not None
+
+    @property
     def state(self) -> str:
         """The state as ``torch.cuda.memory_snapshot`` names it."""
         if self.allocated:

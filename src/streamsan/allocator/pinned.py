@@ -84,6 +84,7 @@ class PinnedAllocator:
                 del self._blocks[block.address]
                 self._stats.segment.subtract(1)
                 self._stats.reserved_bytes.subtract(block.size)
+                self._stats.num_device_free += 1
                 self._driver.release(block.address, block.size)
         self._free.clear()
 
@@ -94,6 +95,10 @@ class PinnedAllocator:
     def reset_peak(self) -> None:
         """Start all peaks over at the current figures."""
         self._stats.reset_peak()
+
+    def reset_accumulated(self) -> None:
+        """Start the sums and the counters over at zero."""
+        self._stats.reset_accumulated()
 
     def snapshot(self) -> list[SegmentInfo]:
         """List all blocks by address, each as a segment of its own."""
@@ -109,6 +114,7 @@ class PinnedAllocator:
             raise OutOfMemory(size, self.capacity, stats.allocated_bytes.current, reserved)
         stats.segment.add(1)
         stats.reserved_bytes.add(rounded)
+        stats.num_device_alloc += 1
         block = self._blocks[address] = Block(address, rounded, stream, pool, small=False)
         return block
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 
 from streamsan.commands._check import CheckCommand, ReportCommand
@@ -14,7 +15,7 @@ from streamsan.commands._command import Command
 from streamsan.commands._doctor import DoctorCommand
 from streamsan.commands._parser import build_parser, overview, parse, unknown_verb
 from streamsan.commands._run import RunCommand
-from streamsan.errors import EXIT_CLEAN, EXIT_USAGE, StreamSanError
+from streamsan.errors import EXIT_CLEAN, EXIT_INTERNAL, EXIT_USAGE, StreamSanError
 
 __all__ = ["COMMANDS", "Command", "main"]
 
@@ -32,6 +33,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_CLEAN
+    except Exception as error:  # a fault of ours: a program's errors do not come here
+        print(f"streamsan: internal error, please report it: {_told(error)}", file=sys.stderr)
+        return EXIT_INTERNAL
+
+
+def _told(error: Exception) -> str:
+    """What went wrong and where, in one line."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {error}{place}".replace("\n", " ")
 
 
 def _dispatch(words: list[str]) -> int:

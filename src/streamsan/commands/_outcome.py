@@ -80,11 +80,12 @@ def tell_next(settings: Settings, base: str) -> None:
 def exit_status(found: Report, *, strict: bool, program: int = 0) -> int:
     """The status to exit with, after a program that ended with `program`.
 
-    The program's own failure stands. Else 66 for races (`strict`: for any finding), 1 for errors
-    of our own, since they may have hidden a race, and 0.
+    The program's own failure stands. Else 66 for races (`strict`: for any finding), else the
+    program's own 0; an error of ours, which may have hidden a race, is in the report and is no
+    business of the program's status, unless `strict` asks for 1.
     """
     if program & 0xFF:  # all that the system keeps of a status
         return program
     if found.races or (strict and (found.latent or found.misuse)):
         return EXIT_RACES
-    return EXIT_INTERNAL if found.summary.internal_errors else program
+    return EXIT_INTERNAL if strict and found.summary.internal_errors else program

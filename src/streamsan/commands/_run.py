@@ -7,8 +7,12 @@ import atexit
 import os
 import signal
 import sys
+import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import wraps
+from typing import Any
 
 from streamsan import config
 from streamsan.commands._failure import report_exception, system_exit_status
@@ -112,6 +116,8 @@ class _Run:
         self._session.start()
         self._finished = False
         os._exit = self._exit_at_once  # type: ignore[assignment]
+        for name in ("execv", "execve"):  # what all others of the family call
+            setattr(os, name, self._reporting(getattr(os, name)))
 
     def execute(self) -> int:
         """Run the program and return its status; what it raises is told as Python would."""
@@ -140,13 +146,24 @@ class _Run:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             _flush()
             os.kill(os.getpid(), signal.SIGINT)
-        if status != self._status:
+        if status != self._status or _has_daemons():
             _flush()
             self._exit(status)
 
     def _exit_at_once(self, status: int) -> None:
         """``os._exit`` for the program: it skips exit handlers, but not the report."""
         self._exit(status if self._is_over() else self._finish(status))
+
+    def _reporting(self, execute: Callable[..., Any]) -> Callable[..., Any]:
+        """``os.execv`` or ``os.execve``, which put another program in this one's place."""
+
+        @wraps(execute)
+        def call(path: Any, *arguments: Any) -> Any:
+            if not self._is_over() and os.access(path, os.X_OK):
+                self._finish(0)
+            return execute(path, *arguments)
+
+        return call
 
     def _stop_at_race(self, session: Session) -> None:
         session.halt()
@@ -169,6 +186,19 @@ class _Run:
             deliver(found, self._settings, sources=self._session.sources, base=base, stream=stream)
         tell_next(self._settings, base)
         return exit_status(found, strict=self._settings.strict, program=status)
+
+
+def _has_daemons() -> bool:
+    """Whether daemon threads are at work.
+
+    Python ends them wherever they are next to run, and where that is inside of an operator, below
+    frames of C++ that allow no such end, the process aborts.
+    """
+    main = threading.main_thread()
+    return any(
+        thread is not main and thread.daemon and not isinstance(thread, threading._DummyThread)
+        for thread in threading.enumerate()
+    )
 
 
 def _flush() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from streamsan.detect import _facts
 from streamsan.detect._findings import Mistake, Race
-from streamsan.detect._kinds import KINDS, kind_of
+from streamsan.detect._kinds import kind_of
 from streamsan.detect._latent import dismiss
 from streamsan.detect._lifetimes import Lifetimes
 from streamsan.detect._names import Line, Names
@@ -181,7 +181,7 @@ class Checker:
         race = self._races.get(key)
         if race is None:
             race = self._races[key] = Race(conflict, kind)
-        elif KINDS.index(kind) < KINDS.index(race.kind):
+        elif race.yields_to(conflict, kind):
             race.conflict, race.kind = conflict, kind
         race.count += 1
         if conflict.moved and block is not None:

@@ -15,6 +15,7 @@ from streamsan.detect._explain import (
     nearest_latent_edge,
 )
 from streamsan.detect._facts import Conflict, Part
+from streamsan.detect._kinds import KINDS
 from streamsan.detect._latent import LatentGroup
 from streamsan.detect._names import Names
 from streamsan.detect._repair import latent_repairs, repairs
@@ -25,11 +26,21 @@ from streamsan.model.records import NONE, Access, Confidence, Mode, Operation, O
 
 @dataclass(slots=True)
 class Race:
-    """All races of one ordered pair of lines: the facts of the one with the most specific kind."""
+    """All races of one ordered pair of lines, told by the first with the most specific kind."""
 
     conflict: Conflict
     kind: str
     count: int = 0
+
+    def yields_to(self, conflict: Conflict, kind: str) -> bool:
+        """Whether another race of the same lines tells more.
+
+        Reuse explains none that happens without it: a pair of lines whose bytes stayed with one
+        owner once is no `R03-ALLOC-REUSE`, however often a block changes hands between the two.
+        """
+        if self.conflict.moved != conflict.moved and "R03-ALLOC-REUSE" in (self.kind, kind):
+            return self.conflict.moved
+        return KINDS.index(kind) < KINDS.index(self.kind)
 
 
 @dataclass(slots=True)

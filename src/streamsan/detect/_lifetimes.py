@@ -21,7 +21,7 @@ from streamsan.model.records import (
     OpKind,
     RecordStream,
 )
-from streamsan.order import Clock, Order, join
+from streamsan.order import Clock, Order
 
 Touch = Callable[[Operation, int, Clock], None]
 """Files an operation with its epoch and clock, and reports its races."""
@@ -129,7 +129,7 @@ class Lifetimes:
         epoch = self._order.operate(stream, thread)
         clock = stream.clock
         for other in after:
-            join(clock, other)
+            self._order.stream_ordered(stream, other)
         access = Access(block.space, block.start, block.size, (), (), int(Mode.WRITE), "block")
         op = Operation(LIFETIME, int(OpKind.KERNEL), name, block.stream, thread, stack, (access,))
         self._touch(op, epoch, clock)

@@ -286,7 +286,11 @@ class Shadow:
 def _conflicts(
     track: Track, known: int, segment: Segment, writes: int, extent: Extent | None
 ) -> list[Use]:
-    """The uses of `track` beyond epoch `known` that conflict with an access to `segment`."""
+    """The uses of `track` beyond epoch `known` that conflict with an access to `segment`.
+
+    Where one of them is a use of the present block's bytes here, those of the blocks before it are
+    left out: the same timeline made them earlier, so that what orders the one orders the others.
+    """
     whole: Extent = (segment.start, segment.end - segment.start, (), ())
     found = []
     for use in track.uses.values():
@@ -294,4 +298,8 @@ def _conflicts(
             gaps = use[4]
             if (gaps is None and extent is None) or overlaps(gaps or whole, extent or whole):
                 found.append(use)
+    if len(found) > 1:
+        present = [use for use in found if use[3] is segment.block]
+        if any(use[4] is None for use in present):
+            return present
     return found

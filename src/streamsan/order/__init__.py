@@ -6,8 +6,8 @@ and it comes before everything whose clock has reached that epoch (the epochs of
 Flanagan and Freund, PLDI 2009). `Edge` is what an explanation says about a direct order.
 """
 
-from streamsan.order._clocks import Clock, Timeline, Version, join
+from streamsan.order._clocks import Clock, Timeline, Version
 from streamsan.order._edges import Edge, Edges
 from streamsan.order._order import Order
 
-__all__ = ["Clock", "Edge", "Edges", "Order", "Timeline", "Version", "join"]
+__all__ = ["Clock", "Edge", "Edges", "Order", "Timeline", "Version"]

@@ -256,7 +256,7 @@ class Order:
         return clock
 
     def stream_ordered(self, stream: Timeline, released: Clock) -> None:
-        """Rule M4: the driver orders `stream`'s allocation, just enqueued, after a free."""
+        """Rule M4: the driver orders an allocation or a free, just enqueued, after a clock."""
         join(stream.clock, released)
 
     def floor(self, timeline: int) -> int:

@@ -2,16 +2,20 @@
 
 `open_recorder` is the one entrance. The recorder hands every record, in order of submission and
 from whichever thread, to the sink it was given; it takes a lock of its own around each call, so a
-sink needs none.
+sink needs none. `remove_our_frames` cleans the traceback of an exception of the program.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from streamsan.model.records import AnyRecord
+from streamsan.record._tracebacks import remove_our_frames
+
+__all__ = ["Options", "Recorder", "Sink", "open_recorder", "remove_our_frames"]
 
 Sink = Callable[[AnyRecord], None]
 """Takes the records of a run, one at a time."""
@@ -35,9 +39,13 @@ class Options:
 
 
 class Recorder(Protocol):
-    """A recorder at work. `name` is ``virtual`` or ``cuda``."""
+    """A recorder at work. `name` is ``virtual`` or ``cuda``; `lock` is held around each record."""
 
     name: str
+
+    @property
+    def lock(self) -> AbstractContextManager[object]:
+        """The lock. Who holds one of his own in the sink takes this one first everywhere else."""
 
     def stop(self, status: int = 0) -> None:
         """End the recording: emit what is outstanding and the End record. Never raises."""

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -98,6 +99,36 @@ class CudaRecorder:
         self._guarded(lambda: _replay(held))
         return result
 
+    def resize(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """``resize_``: more memory for a device tensor gets what the old one held (rule S1)."""
+        tensor, local, outer = args[0], self.local, self.local.inside
+        storage = tensor.untyped_storage()
+        old = self._guarded(lambda: self._bytes(storage, int(r.Mode.READ)))
+        held: list[Callable[[], None]] = []
+        local.inside = held
+        try:
+            return func(*args, **kwargs)
+        finally:
+            local.inside = outer
+            new = self._guarded(lambda: self._bytes(storage, int(r.Mode.WRITE)))
+            if old is not None and new is not None and old.address != new.address:
+                kept = msgspec.structs.replace(new, run=min(old.run, new.run))
+                self._guarded(lambda: self._moved(tensor, (old, kept)))
+            self._guarded(lambda: _replay(held))
+
+    def _bytes(self, storage: torch.UntypedStorage, mode: int) -> r.Access | None:
+        """All bytes of a storage, if it has any."""
+        if not storage.nbytes():
+            return None
+        device = storage.device.index
+        self.blocks.seen(torch.empty(0, device=storage.device).set_(storage), device)
+        return r.Access(device, storage.data_ptr(), storage.nbytes(), (), (), mode, "self")
+
+    def _moved(self, tensor: torch.Tensor, accesses: tuple[r.Access, r.Access]) -> None:
+        stream = self.streams.current(tensor.get_device())
+        copy = int(r.CopyKind.DEVICE_TO_DEVICE)
+        self.operation(int(r.OpKind.COPY), "aten::resize_", stream, accesses, copy)
+
     def _guarded(self, work: Callable[[], Any]) -> Any:
         try:
             return work()
@@ -110,7 +141,7 @@ class CudaRecorder:
     ) -> tuple[list[Operand], list[r.Access]]:
         """The tensor arguments and what they touch, as they are before the operator runs."""
         found: list[Operand] = []
-        for position, name, mode in plan.tensors:
+        for position, name, mode in plan.touched(args, kwargs):
             value = args[position] if 0 <= position < len(args) else kwargs.get(name)
             if isinstance(value, torch.Tensor):
                 found.append((value, self.owner(value), mode, name))
@@ -304,6 +335,8 @@ class CudaMode(TorchDispatchMode):
         if plan.role is Role.METADATA:
             if plan.name == "aten::record_stream":
                 recorder._guarded(lambda: recorder.blocks.record_torch_stream(args[0], args[1]))
+            elif plan.name in ("aten::resize_", "aten::resize_as_") and args[0].is_cuda:
+                return recorder.resize(func, args, kwargs)
             elif plan.name in ("aten::expand", "aten::view") and torch.is_grad_enabled():
                 recorder._guarded(recorder.nodes.note)
             return func(*args, **kwargs)

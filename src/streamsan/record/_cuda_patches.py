@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import functools
 import threading
 from collections.abc import Callable
@@ -25,6 +26,7 @@ def install_patches(recorder: CudaRecorder) -> None:
     _cache(recorder)
     _graphs(recorder)
     _host_reads(recorder)
+    _printing(recorder)
     _contexts(recorder)
     _backward(recorder)
 
@@ -135,9 +137,14 @@ def _queries(recorder: CudaRecorder) -> None:
     _wrap(torch.cuda.Event, "query", event, recorder)
     _wrap(torch.cuda.Stream, "query", stream, recorder)
     born = torch.cuda.Stream.__new__
+    # torch makes a device's pool under a C++ once-flag, holding the interpreter lock, and its trace
+    # runs Python in there: a second thread that wants a stream meanwhile would wait for the flag
+    # with the interpreter lock in its hand, for ever.
+    one_at_a_time = _thread.allocate_lock()
 
     def new_stream(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        stream = born(cls, *args, **kwargs)  # type: ignore[no-untyped-call]
+        with one_at_a_time:
+            stream = born(cls, *args, **kwargs)  # type: ignore[no-untyped-call]
         if recorder.enabled and observer.recording:
             recorder._guarded(lambda: streams.define(stream.device_index, stream.cuda_stream))
         return stream
@@ -229,6 +236,27 @@ def _host_reads(recorder: CudaRecorder) -> None:
             recorder.blocks.register(result)
 
     _wrap(torch.Tensor, "pin_memory", pinned, recorder)
+
+
+def _printing(recorder: CudaRecorder) -> None:
+    """Printing reads a tensor with all modes switched off, then waits for its stream (rule H1)."""
+    module: Any = torch._tensor_str
+    original = module._str
+
+    def read(tensor: torch.Tensor) -> None:
+        accesses = recorder.accesses([(tensor, tensor.get_device(), int(r.Mode.READ), "self")])
+        if accesses:
+            stream = recorder.streams.current(tensor.get_device())
+            recorder.operation(int(r.OpKind.KERNEL), "Tensor.__repr__", stream, accesses)
+
+    @functools.wraps(original)
+    def text(self: torch.Tensor, *, tensor_contents: str | None = None) -> str:
+        watched = recorder.enabled and recorder.observer.recording
+        if watched and tensor_contents is None and self.is_cuda:
+            recorder._guarded(lambda: read(self))
+        return str(original(self, tensor_contents=tensor_contents))
+
+    module._str = text
 
 
 def _contexts(recorder: CudaRecorder) -> None:

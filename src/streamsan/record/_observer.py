@@ -13,18 +13,49 @@ import traceback
 import weakref
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
+from functools import wraps
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from streamsan.model import records as r
 from streamsan.record import Sink
-from streamsan.record._sites import assigned_name, is_ours, is_user, line_text
+from streamsan.record._sites import (
+    assigned_name,
+    is_launcher,
+    is_ours,
+    is_user,
+    line_text,
+    portable,
+)
 from streamsan.virtual.monitor import Monitor
 
 _DEPTH = 100
-"""Innermost frames kept of a stack."""
+"""Innermost frames kept of a stack, and if none of them is the user's, the next that is."""
+
+_ERRORS = 20
+"""Different errors of ours that are told; what follows is told in one sentence."""
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def _guarded(default: object) -> Callable[[_Method], _Method]:
+    """Keep the errors of a method from its caller, who gets `default` then."""
+
+    def decorate(method: _Method) -> _Method:
+        @wraps(method)
+        def call(self: Observer, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return method(self, *args, **kwargs)
+            except Exception as error:
+                self.internal_error(error)
+                return default
+
+        return call  # type: ignore[return-value]
+
+    return decorate
 
 
 class Local(threading.local):
@@ -43,7 +74,8 @@ class Observer:
         self._sink: Sink | None = None
         self._run = 0
         self._local = Local()
-        self._numbers = itertools.count()
+        self.next_number: Callable[[], int] = itertools.count().__next__
+        """A number not used before, for blocks, events, graphs and host objects."""
         self._timelines = itertools.count()
         self._parents: weakref.WeakKeyDictionary[threading.Thread, tuple[int, int]] = (
             weakref.WeakKeyDictionary()
@@ -54,6 +86,7 @@ class Observer:
         self._streams: dict[int, r.StreamDef] = {}
         self.foreign: Callable[[], int] = lambda: r.NONE
         """Timeline that a thread unknown to Python works for, or NONE: it is one of its own."""
+        self._used = False
         self._clear()
 
     def _clear(self) -> None:
@@ -64,12 +97,15 @@ class Observer:
         self._user_stacks: set[int] = set()
         self._sequence = 0
         self._errors: set[str] = set()
+        self._untold: r.Note | None = None
+        self._notes: set[tuple[str, str]] = set()
 
     # -- a recording ------------------------------------------------------------------------------
 
     def begin(self, sink: Sink, header: r.Header, user_files: tuple[str, ...]) -> None:
         """Start a recording; streams known from before are defined again."""
         with self.monitor:
+            self._used = self.used
             self._clear()
             self._sink = sink
             self._run += 1
@@ -78,13 +114,20 @@ class Observer:
             self.emit(header)
             self.thread()
             for stream in self._streams.values():
-                self.emit(msgspec.structs.replace(stream, stack=r.NONE))
+                self.emit(stream)
 
     def end(self, status: int) -> None:
         """Finish the recording; what comes after is dropped."""
         with self.monitor:
+            if self._untold is not None:
+                self.emit(self._untold)
             self.emit(r.End(status, time.perf_counter() - self._began))
             self._sink = None
+
+    @property
+    def used(self) -> bool:
+        """Whether an operation was recorded in this process so far."""
+        return self._used or self._sequence > 0
 
     @property
     def recording(self) -> bool:
@@ -98,8 +141,12 @@ class Observer:
 
     # -- records ----------------------------------------------------------------------------------
 
+    @_guarded(None)
     def emit(self, record: r.AnyRecord) -> None:
         """Hand a record to the sink; one that comes out of the handling of another waits for it."""
+        self._hand_on(record)
+
+    def _hand_on(self, record: r.AnyRecord) -> None:
         sink = self._sink
         if sink is None:
             return
@@ -112,68 +159,66 @@ class Observer:
                 sink(record)
                 while self._waiting:
                     sink(self._waiting.popleft())
-            except Exception as error:
-                self._busy = False
-                self.internal_error(error)
             finally:
                 self._busy = False
 
     def internal_error(self, error: BaseException) -> None:
         """Note an error of ours once."""
-        frames = traceback.extract_tb(error.__traceback__)
-        place = f" ({frames[-1].name}, line {frames[-1].lineno})" if frames else ""
-        text = f"{type(error).__name__}: {error}{place}"
-        if text in self._errors:
-            return
-        self._errors.add(text)
-        if len(self._errors) < 20:
-            self.emit(r.Note("internal-error", text))
+        with suppress(Exception), self.monitor:
+            text = _describe(error)
+            if text in self._errors or len(self._errors) > _ERRORS:
+                return
+            self._errors.add(text)
+            if len(self._errors) > _ERRORS:
+                text = f"more than {_ERRORS} different errors: the others are not told"
+            note = self._untold = r.Note("internal-error", text)
+            self._hand_on(note)
+            self._untold = None
 
+    @_guarded(None)
     def note(self, topic: str, text: str) -> None:
         """Say something in the report."""
         self.emit(r.Note(topic, text))
 
+    @_guarded(None)
+    def note_once(self, topic: str, text: str) -> None:
+        """Say something in the report, though it may come up again."""
+        with self.monitor:
+            if (topic, text) not in self._notes:
+                self._notes.add((topic, text))
+                self.emit(r.Note(topic, text))
+
+    @_guarded(None)
     def operation(
         self, kind: int, name: str, timeline: int, accesses: tuple[r.Access, ...], **extra: Any
     ) -> None:
         """Report an operation of the calling thread."""
         if self._sink is None:
             return
-        try:
-            thread = extra.pop("thread", None)
-            stack = extra.pop("stack", None)
-            with self.monitor:
-                if thread is None:
-                    thread = self.thread()
-                if stack is None:
-                    stack = self.stack()
-                self._sequence += 1
-                self.emit(
-                    r.Operation(
-                        self._sequence, kind, name, timeline, thread, stack, accesses, **extra
-                    )
-                )
-        except Exception as error:
-            self.internal_error(error)
-
-    def next_number(self) -> int:
-        """A number not used before, for blocks, events, graphs and host objects."""
-        return next(self._numbers)
+        thread = extra.pop("thread", None)
+        stack = extra.pop("stack", None)
+        with self.monitor:
+            if thread is None:
+                thread = self.thread()
+            if stack is None:
+                stack = self.stack()
+            self._sequence += 1
+            self.emit(
+                r.Operation(self._sequence, kind, name, timeline, thread, stack, accesses, **extra)
+            )
 
     # -- threads ----------------------------------------------------------------------------------
 
+    @_guarded(r.NONE)
     def thread(self) -> int:
         """Timeline of the calling thread."""
         local = self._local
         if local.run != self._run:
-            try:
-                if threading.get_ident() not in threading._active:  # type: ignore[attr-defined]
-                    served = self.foreign()
-                    if served != r.NONE:
-                        return served
-                self._new_thread()
-            except Exception as error:
-                self.internal_error(error)
+            if threading.get_ident() not in threading._active:  # type: ignore[attr-defined]
+                served = self.foreign()
+                if served != r.NONE:
+                    return served
+            self._new_thread()
         return local.timeline
 
     def _new_thread(self) -> None:
@@ -186,16 +231,19 @@ class Observer:
         name = known.name if known is not None else f"thread {threading.get_native_id()}"
         self.emit(r.ThreadDef(local.timeline, name, parent, stack))
 
+    @_guarded(None)
     def starting(self, thread: threading.Thread) -> None:
         """The calling thread is about to start another."""
         if self._sink is not None:
             self._parents[thread] = (self.thread(), self.stack())
 
+    @_guarded(None)
     def release(self, number: int) -> None:
         """The calling thread hands over through a host object (T1)."""
         if self._sink is not None:
             self.emit(r.HostRelease(number, self.thread()))
 
+    @_guarded(None)
     def acquire(self, number: int) -> None:
         """The calling thread takes what was handed over through a host object (T1)."""
         if self._sink is not None:
@@ -203,27 +251,22 @@ class Observer:
 
     # -- streams ----------------------------------------------------------------------------------
 
+    @_guarded(r.NONE)
     def stream(self, device: int, handle: int, *, blocking: bool, default: bool, name: str) -> int:
         """Define a stream; its timeline."""
         timeline = next(self._timelines)
-        try:
-            record = r.StreamDef(
-                timeline,
-                device,
-                handle,
-                blocking,
-                default,
-                name,
-                r.NONE if default else self.stack(),
-            )
-            self._streams[timeline] = record
-            self.emit(record)
-        except Exception as error:
-            self.internal_error(error)
+        stack = r.NONE if default else self.stack()
+        record = r.StreamDef(timeline, device, handle, blocking, default, name, stack)
+        # Numbers of stacks do not outlast a recording, so the next one gets its name in full.
+        self._streams[timeline] = msgspec.structs.replace(
+            record, name=name or self.birth_name(), stack=r.NONE
+        )
+        self.emit(record)
         return timeline
 
     # -- stacks -----------------------------------------------------------------------------------
 
+    @_guarded(r.NONE)
     def stack(self) -> int:
         """Number of the calling thread's Python stack, StreamSan's own frames left out."""
         if self._sink is None:
@@ -236,13 +279,10 @@ class Observer:
             frame = frame.f_back
         number = self._stacks.get(tuple(key))
         if number is None:
-            try:
-                number = self._define(tuple(key), sys._getframe(1))
-            except Exception as error:
-                self.internal_error(error)
-                return r.NONE
+            number = self._define(tuple(key), sys._getframe(1))
         return number
 
+    @_guarded(False)
     def is_user_stack(self, number: int) -> bool:
         """Whether a line of the user's is on a stack."""
         return number in self._user_stacks
@@ -250,14 +290,25 @@ class Observer:
     def _define(self, key: tuple[int, ...], frame: FrameType | None) -> int:
         with self.monitor:
             sites: list[int] = []
+            user = cut = outside = False
             while frame is not None:
                 code = frame.f_code
                 self._codes[id(code)] = code  # alive, its id stays its own
-                if len(sites) < _DEPTH and not is_ours(code.co_filename):
-                    sites.append(self._site(code, frame.f_lineno or code.co_firstlineno))
+                outside = outside or is_launcher(code.co_filename)
+                if outside or is_ours(code.co_filename):
+                    pass
+                elif user and len(sites) >= _DEPTH:
+                    cut = True
+                else:
+                    site = self._site(code, frame.f_lineno or code.co_firstlineno)
+                    user = user or site in self._user_sites
+                    if len(sites) < _DEPTH or user:
+                        sites.append(site)
                 frame = frame.f_back
+            if cut:
+                self.note_once("blind-spot", f"callers beyond the innermost {_DEPTH} frames")
             number = self._stacks[key] = len(self._stacks)
-            if any(site in self._user_sites for site in sites):
+            if user:
                 self._user_stacks.add(number)
             self.emit(r.StackDef(number, tuple(sites)))
             return number
@@ -275,9 +326,11 @@ class Observer:
             text = line_text(file, line) if user else ""
             target = assigned_name(file, line) if user else ""
             name = getattr(code, "co_qualname", code.co_name)
-            self.emit(r.SiteDef(number, file, line, name, user, text, target))
+            shown = file if user else portable(file)
+            self.emit(r.SiteDef(number, shown, line, name, user, text, target))
         return number
 
+    @_guarded("")
     def birth_name(self) -> str:
         """The variable that the user's current statement assigns, or an empty string."""
         frame: FrameType | None = sys._getframe(1)
@@ -287,3 +340,10 @@ class Observer:
                 return assigned_name(file, frame.f_lineno or 0)
             frame = frame.f_back
         return ""
+
+
+def _describe(error: BaseException) -> str:
+    """An error and where it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({frames[-1].name}, line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {error}{place}"

@@ -12,6 +12,7 @@ from functools import lru_cache
 import streamsan
 
 _OURS = os.path.dirname(os.path.abspath(streamsan.__file__)) + os.sep
+_LAUNCHER = os.path.join(_OURS, "commands", "_program.py")
 
 
 @lru_cache(maxsize=1)
@@ -32,6 +33,11 @@ def is_ours(file: str) -> bool:
     return file.startswith(_OURS)
 
 
+def is_launcher(file: str) -> bool:
+    """Whether a frame of this file started the program: its callers are none of the program's."""
+    return file == _LAUNCHER
+
+
 @lru_cache(maxsize=4096)
 def is_user(file: str, user_files: tuple[str, ...]) -> bool:
     """Whether a file belongs to the user's program: not installed, not the standard library."""
@@ -40,6 +46,19 @@ def is_user(file: str, user_files: tuple[str, ...]) -> bool:
     if file.startswith("<"):
         return file in ("<string>", "<stdin>") or file.startswith("<ipython")
     return not os.path.realpath(file).startswith((*_installed(), _OURS))
+
+
+@lru_cache(maxsize=4096)
+def portable(file: str) -> str:
+    """An installed file or one of the standard library, relative to where it is installed.
+
+    ``torch/autograd/__init__.py`` and ``threading.py`` mean the same on every machine.
+    """
+    if file.startswith("<"):
+        return file
+    path = os.path.realpath(file)
+    folder = next((folder for folder in _installed() if path.startswith(folder)), "")
+    return path[len(folder) :].replace(os.sep, "/")
 
 
 def line_text(file: str, line: int) -> str:

@@ -12,11 +12,13 @@ import queue
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial, wraps
 from typing import Any
 
 from streamsan.record._hosts_locks import Lock, RLock, SimpleQueue
 from streamsan.record._hosts_report import REPORTER, Callbacks, Handover
+from streamsan.record._tracebacks import remove_our_frames
 
 __all__ = ["Callbacks", "HostThreads"]
 
@@ -116,6 +118,7 @@ def _thread_start(original: Method) -> Method:
         _handover(self).give()
         own = vars(self).get("run")  # a program may have set it on the instance
         self.run = partial(_run, self, own)  # type: ignore[method-assign]
+        _clean_exceptions(self)
         try:
             original(self)
         except BaseException:
@@ -136,6 +139,20 @@ def _run(thread: threading.Thread, own: Method | None) -> None:
     finally:
         REPORTER.call("after_run", thread)
         _handover(thread).give()
+
+
+def _clean_exceptions(thread: threading.Thread) -> None:
+    """Let ``threading.excepthook`` see no frames of ours."""
+    invoke: Method = thread._invoke_excepthook  # type: ignore[attr-defined]
+
+    def invoke_cleanly(*args: Any) -> None:
+        error = sys.exc_info()[1]
+        if error is not None:
+            with suppress(Exception):
+                remove_our_frames(error)
+        invoke(*args)
+
+    thread._invoke_excepthook = invoke_cleanly  # type: ignore[attr-defined]
 
 
 def _restore_run(thread: threading.Thread, own: Method | None) -> None:

@@ -12,8 +12,10 @@ import streamsan
 from streamsan.errors import UsageError
 from streamsan.model.records import Header
 from streamsan.record import Options, Recorder, Sink
+from streamsan.record._children import watch_children
 from streamsan.record._observer import Observer
 from streamsan.record._threads import Callbacks, HostThreads
+from streamsan.virtual.monitor import Monitor
 from streamsan.virtual.schedule import parse
 
 OLDEST = (2, 11)
@@ -63,6 +65,8 @@ class Installed:
         self.observer = Observer()
         self.enter_thread: Callable[[], None] = lambda: None
         self.leave: Callable[[], None] = lambda: None
+        self.remark: Callable[[], str] = lambda: ""
+        """What the report should say of the schedule, or nothing."""
 
 
 _installed: Installed | None = None
@@ -83,16 +87,19 @@ def start(options: Options, sink: Sink) -> Recorder:
         )
     elif _installed.observer.recording:
         raise UsageError("this process is being recorded already")
+    else:
+        _check_size(_installed, options)
     installed = _installed
     installed.observer.begin(sink, _header(name, options, torch), options.user_files)
-    if first:
-        try:
+    try:
+        if first:
             _install(installed, name, options, schedule)
-        except BaseException:
-            _installed = None
-            raise
-    elif name == "virtual":
-        _restart(installed, options, schedule)
+        elif name == "virtual":
+            _restart(schedule)
+    except BaseException:
+        installed.observer.abandon()
+        _installed = None if first else installed
+        raise
     return TorchRecorder(installed)
 
 
@@ -120,6 +127,8 @@ def _install(installed: Installed, name: str, options: Options, schedule: Any) -
         shown = face.install(gpu)
         installed.enter_thread = face.enter_thread
 
+        installed.remark = lambda: gpu.schedule.remark(gpu.streams())
+
         def leave() -> None:
             shown.enabled = False
 
@@ -140,21 +149,32 @@ def _install(installed: Installed, name: str, options: Options, schedule: Any) -
             error=observer.internal_error,
         )
     ).install()
+    watch_children(observer, used=lambda: observer.used)
     os.register_at_fork(after_in_child=lambda: _forked(installed))
 
 
 def _forked(installed: Installed) -> None:
-    """A forked child is not recorded, and no GPU survives a fork."""
+    """A forked child is not recorded, and no GPU in use survives a fork."""
     installed.observer.abandon()
-    installed.leave()
+    if installed.observer.used:
+        installed.leave()
 
 
-def _restart(installed: Installed, options: Options, schedule: Any) -> None:
+def _check_size(installed: Installed, options: Options) -> None:
+    """Raise UsageError where the virtual machine that this process has is another one."""
+    wanted = options.devices, options.memory
+    has = installed.options.devices, installed.options.memory
+    if installed.name == "virtual" and wanted != has:
+        raise UsageError(
+            f"the virtual GPU of this process has {has[0]} x {has[1]:,} bytes: a process has one"
+            " machine, so ask for the same one again or start a new process"
+        )
+
+
+def _restart(schedule: Any) -> None:
     """Record again on the virtual machine that this process has."""
     from streamsan.virtual.face import current
 
-    if (options.devices, options.memory) != (installed.options.devices, installed.options.memory):
-        raise UsageError("the virtual GPU of this process has another size: start a new process")
     gpu = current.face().gpu
     for device in range(len(gpu.devices)):
         gpu.sync_device(device)
@@ -169,10 +189,18 @@ class TorchRecorder:
         self._installed = installed
         self.name = installed.name
 
+    @property
+    def lock(self) -> Monitor:
+        """The lock of the recording."""
+        return self._installed.observer.monitor
+
     def stop(self, status: int = 0) -> None:
         """End the recording. Never raises."""
         observer = self._installed.observer
         try:
+            remark = self._installed.remark()
+            if remark:
+                observer.note("blind-spot", remark)
             observer.note("blind-spot", _BLIND_SPOT)
             observer.end(status)
         except Exception as error:

@@ -9,7 +9,7 @@ from streamsan.model.findings import Finding, Side, Site
 from streamsan.report._kinds import count_text, size_text
 from streamsan.report._layout import Layout
 from streamsan.report._paint import Paint
-from streamsan.report._view import View, is_library, package
+from streamsan.report._view import View, package
 
 _CALLERS = 2
 """Lines of a stack shown above the site itself, unless all are asked for."""
@@ -72,7 +72,7 @@ def _callers(side: Side, paint: Paint, view: View) -> Iterator[str]:
         return
     start = side.stack.index(side.site) + 1 if side.site in side.stack else 0
     callers = 0
-    for library, frames in groupby(side.stack[start:], lambda site: is_library(site.file)):
+    for library, frames in groupby(side.stack[start:], view.is_library):
         run = list(frames)
         if library and run[-1] is not side.stack[-1]:
             names = dict.fromkeys(package(site.file) for site in run)

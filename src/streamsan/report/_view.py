@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 import os
 import shutil
-import sysconfig
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
@@ -15,12 +15,6 @@ from streamsan.model.findings import Site
 
 Sources = Mapping[tuple[str, int], str]
 """Source lines by file and line number."""
-
-_LIBRARY = tuple(
-    path + os.sep
-    for path in {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}
-    if path
-)
 
 
 @dataclass(frozen=True)
@@ -45,6 +39,16 @@ class View:
         below = self.base and file.startswith(self.base.rstrip(os.sep) + os.sep)
         return os.path.relpath(file, self.base) if below else file
 
+    def is_library(self, site: Site) -> bool:
+        """Whether a site is in an installed package, in Python itself, or in no file at all.
+
+        Recorders name installed files relative to where they are installed, and those of the
+        program as Python does: absolute, but for code that was compiled under a name of its own.
+        """
+        if site.file.startswith("<"):
+            return site.file.startswith("<frozen")
+        return not os.path.isabs(site.file) and (site.file, site.line) not in self.sources
+
     def place(self, site: Site) -> str:
         """A site as ``file:line``, the form that terminals and editors turn into a link."""
         return f"{self.path(site.file)}:{site.line}"
@@ -52,6 +56,8 @@ class View:
     def source(self, site: Site) -> str:
         """The line at `site`, stripped; empty where nobody has it."""
         known = self.sources.get((site.file, site.line))
+        if self.is_library(site):
+            return ""
         return (known or linecache.getline(site.file, site.line)).strip()
 
 
@@ -80,19 +86,7 @@ def _can_encode(stream: TextIO) -> bool:
     return True
 
 
-def is_library(file: str) -> bool:
-    """Whether `file` is part of an installed package, of Python, or of no file at all."""
-    if file.startswith("<frozen"):
-        return True
-    return bool({"site-packages", "dist-packages"} & set(PurePath(file).parts)) or file.startswith(
-        _LIBRARY
-    )
-
-
 def package(file: str) -> str:
     """The top package that a library file belongs to, or ``python``."""
-    parts = PurePath(file).parts
-    for folder in ("site-packages", "dist-packages"):
-        if folder in parts[:-1]:
-            return parts[parts.index(folder) + 1].removesuffix(".py")
-    return "python"
+    top = PurePath(file).parts[0].removesuffix(".py")
+    return "python" if top.startswith("<") or top in sys.stdlib_module_names else top

@@ -73,8 +73,8 @@ class GuardedChecker:
         return self._sources
 
     def has_race(self) -> bool:
-        """Whether a race was found so far; never raises."""
-        return bool(self.report().races)
+        """Whether a race was found so far; costs nothing."""
+        return self._checker.has_races
 
     def feed(self, record: AnyRecord) -> None:
         """Check `record`; never raises."""

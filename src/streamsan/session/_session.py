@@ -11,7 +11,7 @@ import _thread
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import ClassVar
 
@@ -80,7 +80,7 @@ class Session:
         """The findings: so far, or of the whole session once it has stopped."""
         if self._final:
             return self._final
-        with self._lock:
+        with self._recorder.lock if self._recorder else nullcontext(), self._lock:
             found = self._checker.report()
         found.summary.internal_errors += self._failures.texts()
         return found

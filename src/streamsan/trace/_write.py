@@ -69,9 +69,12 @@ class Writer:
         self._raise_failure()
 
     def _flush_regularly(self, interval: float) -> None:
-        while not self._closed.acquire(timeout=interval):
-            with self._lock:
-                self._flush()
+        try:
+            while not self._closed.acquire(timeout=interval):
+                with self._lock:
+                    self._flush()
+        except Exception as error:  # the next call tells it
+            self._failure = self._failure or error
 
     def _flush(self) -> None:
         batch, self._pending = self._pending, []

@@ -8,55 +8,22 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
-from streamsan.allocator.caching import CachingAllocator
 from streamsan.allocator.contract import Block
 from streamsan.allocator.pinned import PinnedAllocator
 from streamsan.model import records as r
-from streamsan.virtual.graph import Capture, CaptureError
-from streamsan.virtual.memory import Memory, Range
+from streamsan.virtual.devices import Device, Live, StreamEvents
+from streamsan.virtual.graph import Capture, Captures
+from streamsan.virtual.memory import Memory
 from streamsan.virtual.observer import Observer
 from streamsan.virtual.schedule import Schedule
 from streamsan.virtual.streams import Event, Stream, Task, Work, drain
-
-POOL_STREAMS = 32
-"""Streams of a device and priority; further stream objects share them, as in PyTorch's pools."""
 
 _LEGACY, _PER_THREAD = 1, 2  # cudaStreamLegacy, cudaStreamPerThread
 
 PINNED_BYTES = 16 << 30
 """Addresses for pinned host memory."""
-
-
-class Device:
-    """One virtual GPU: its default stream, its other streams by handle, and its allocator."""
-
-    def __init__(self, index: int, memory: Range, events: StreamEvents) -> None:
-        self.index = index
-        self.default = Stream(index, 0, blocking=True, default=True, name="default")
-        self.streams: dict[int | str, Stream] = {0: self.default}
-        self.next_in_pool: dict[int, int] = {}
-        self.allocator = CachingAllocator(memory, events, memory.size)
-
-
-class StreamEvents:
-    """How the allocators learn what has finished: points of streams, by the stream's number."""
-
-    def __init__(self, gpu: Gpu) -> None:
-        self._gpu = gpu
-
-    def record(self, stream: int) -> Task | None:
-        """The last task of the stream, or None when it is idle."""
-        return self._gpu.numbered[stream].tail
-
-    def done(self, token: Task | None) -> bool:
-        """Whether the stream has come past the token."""
-        return token is None or token.done
-
-    def wait(self, token: Task | None) -> None:
-        """Run what the token needs."""
-        if token is not None:
-            drain(token)
 
 
 class ThreadState(threading.local):
@@ -67,21 +34,6 @@ class ThreadState(threading.local):
         self.current: dict[int, Stream] = {}
         self.outer: list[Stream] = []
         self.own: dict[int, Stream] = {}
-
-
-class Live:
-    """A block that the program holds: the allocator's block, and what it is reported as."""
-
-    __slots__ = ("allocator", "block", "number", "owner", "space")
-
-    def __init__(
-        self, block: Block, number: int, space: int, owner: Stream | None, allocator: str
-    ) -> None:
-        self.block = block
-        self.number = number
-        self.space = space
-        self.owner = owner
-        self.allocator = allocator
 
 
 class Gpu:
@@ -95,13 +47,15 @@ class Gpu:
         self.memory = Memory(devices, memory, PINNED_BYTES)
         self.numbered: dict[int, Stream] = {}
         events = StreamEvents(self)
-        self.devices = [
-            Device(index, self.memory.devices[index], events) for index in range(devices)
-        ]
+        self.captures = Captures()
+        self.devices = [Device(self, index, events) for index in range(devices)]
         self.pinned = PinnedAllocator(self.memory.pinned, events, PINNED_BYTES)
         self.thread = ThreadState()
         self.live: dict[int, Live] = {}
+        self.faults: list[Exception] = []
         self.monitor = observer.monitor
+        self.before_wait: Callable[[], None] = lambda: None
+        """Called where the host is about to wait for a stream."""
         for device in self.devices:
             self._define(device.default)
 
@@ -134,12 +88,8 @@ class Gpu:
     def new_stream(self, device: int, priority: int = 0) -> Stream:
         """The next stream of a pool; after 32 the first comes round again (as in c10's pools)."""
         with self.monitor:
-            dev = self.devices[device]
-            turn = dev.next_in_pool.get(priority, 0)
-            dev.next_in_pool[priority] = turn + 1
-            slot = turn % POOL_STREAMS
-            handle = 0x1000 + (device << 16) + ((-priority & 0xF) << 8) + slot
-            known = dev.streams.get(handle)
+            handle, priority = self.devices[device].pool_handle(priority)
+            known = self.devices[device].streams.get(handle)
             return known or self._define(Stream(device, handle, priority=priority))
 
     def external_stream(self, device: int, handle: int) -> Stream:
@@ -169,17 +119,40 @@ class Gpu:
     def submit(
         self, stream: Stream, work: Work | None, depends: tuple[Task | None, ...] = ()
     ) -> None:
-        """Enqueue work on a stream, or run it at once where the schedule says so."""
-        if stream.capture is not None:
-            capture = stream.capture
-            assert isinstance(capture, Capture)
-            capture.add(stream, work)
-        elif self.schedule.immediate:
+        """Enqueue work on a stream, or run it at once where the schedule says so.
+
+        Raises where a capture cannot bear it (`Captures.refuse_legacy`).
+        """
+        if isinstance(stream.capture, Capture):
+            stream.capture.add(stream, work)
+            return
+        if stream.default and self.captures.active:
+            self.captures.refuse_legacy(stream.device)
+        if self.schedule.immediate:
             if work is not None:
                 work()
         else:
-            stream.push(work, (*depends, *self._legacy(stream)))
-            self.schedule.after_submit(self.streams())
+            stream.push(self._guarded(work), (*depends, *self._legacy(stream)))
+            self.schedule.go_on(self.streams())
+
+    def _guarded(self, work: Work | None) -> Work | None:
+        """Work whose failure is told where the host next waits, as that of a kernel is."""
+        if work is None:
+            return None
+
+        def guarded() -> None:
+            try:
+                work()
+            except Exception as error:
+                self.faults.append(error)
+
+        return guarded
+
+    def _tell_fault(self) -> None:
+        """Raise for the first failure that was not told yet."""
+        if self.faults:
+            fault = self.faults.pop(0)
+            raise self.captures.error(f"an operation failed on the device: {fault}") from fault
 
     def _legacy(self, stream: Stream) -> list[Task | None]:
         """Rule D1: the legacy default stream and the blocking streams wait for one another."""
@@ -199,33 +172,34 @@ class Gpu:
     def record(self, event: Event, stream: Stream) -> None:
         """Make `event` stand for all work of `stream` so far."""
         with self.monitor:
+            capture = stream.capture if isinstance(stream.capture, Capture) else None
             event.recorded = True
             event.stream = stream
-            capture = stream.capture
+            event.capture = capture
+            event.version += 1
             self.observer.emit(
                 r.EventRecord(
                     event.number,
                     stream.timeline,
                     self.observer.thread(),
                     self.observer.stack(),
-                    capture.number if isinstance(capture, Capture) else r.NONE,
+                    capture.number if capture is not None else r.NONE,
                 )
             )
-            if isinstance(capture, Capture):
+            if capture is not None:
                 capture.record(event, stream)
                 return
             event.task = None
             if self.now:
                 event.time = time.perf_counter()
             else:
-                self.submit(stream, lambda: setattr(event, "time", time.perf_counter()))
-                event.task = stream.tail or Task(stream, None, ())
-                event.task.done = stream.tail is None
+                self.submit(stream, event.reached(event.version))
+                event.task = stream.tail
 
     def wait(self, stream: Stream, event: Event) -> None:
         """Later work of `stream` runs after the latest record of `event`."""
         with self.monitor:
-            joined = self._join_capture(stream, event)
+            joined = self.captures.join(stream, event)
             self.observer.emit(
                 r.EventWait(
                     event.number,
@@ -238,31 +212,22 @@ class Gpu:
             if joined is None and not event.done:
                 self.submit(stream, None, (event.task,))
 
-    def _join_capture(self, stream: Stream, event: Event) -> Capture | None:
-        """A wait for a captured event draws its stream into the capture (rule G1)."""
-        source = event.stream
-        capture = source.capture if source is not None else None
-        if isinstance(capture, Capture) and event.number in capture.events:
-            capture.wait(stream, event)
-        own = stream.capture
-        if isinstance(own, Capture) and event.recorded and event.number not in own.events:
-            own.invalidate()
-            raise CaptureError("dependency created on uncaptured work in another stream")
-        return own if isinstance(own, Capture) else None
-
     def sync_event(self, event: Event) -> None:
         """The calling thread waits for the latest record of `event` (E3)."""
-        self.refuse_capture()
         with self.monitor:
+            self.captures.refuse_event(event)
             self.observer.emit(
                 r.EventSync(event.number, self.observer.thread(), self.observer.stack())
             )
             if event.task is not None:
                 drain(event.task)
+                self.schedule.go_on(self.streams())
+            self._tell_fault()
 
     def query_event(self, event: Event) -> bool:
         """Whether the latest record has been reached; a query lets the device get on (E4)."""
         with self.monitor:
+            self.captures.refuse_event(event)
             done = event.done
             if done:
                 self.observer.emit(
@@ -285,22 +250,28 @@ class Gpu:
     # -- synchronisation (rules H1, H2) -----------------------------------------------------------
 
     def finish(self, stream: Stream) -> None:
-        """Run all work of a stream, without a record of it."""
-        if stream.tail is not None:
-            drain(stream.tail)
+        """Run all work that comes before the next of a stream, without a record of it."""
+        for task in (stream.tail, *self._legacy(stream)):
+            if task is not None:
+                drain(task)
 
     def sync_stream(self, stream: Stream) -> None:
         """The calling thread waits for a stream."""
-        self.refuse_capture()
+        self.before_wait()
         with self.monitor:
+            self.captures.refuse_stream(stream)
             self.observer.emit(
                 r.StreamSync(stream.timeline, self.observer.thread(), self.observer.stack())
             )
-            self.finish(stream)
+            if stream.tail is not None:
+                drain(stream.tail)
+                self.schedule.go_on(self.streams())
+            self._tell_fault()
 
     def query_stream(self, stream: Stream) -> bool:
         """Whether a stream is idle; a query lets the device get on (E4)."""
         with self.monitor:
+            self.captures.refuse_stream(stream)
             if stream.idle:
                 self.observer.emit(
                     r.StreamSync(
@@ -312,32 +283,38 @@ class Gpu:
                 self._one_step(stream.tail)
             return False
 
-    def sync_device(self, device: int, cause: str = "H2") -> None:
+    def sync_device(self, device: int) -> None:
         """The calling thread waits for all streams of a device."""
-        self.refuse_capture()
         with self.monitor:
-            self.observer.emit(
-                r.DeviceSync(device, self.observer.thread(), self.observer.stack(), cause)
-            )
-            for stream in self.streams(device):
-                self.finish(stream)
+            self.captures.refuse_device(device)
+            self.join(device, "H2")
+            self._tell_fault()
+
+    def join(self, device: int, cause: str) -> None:
+        """What a rule (`cause`) makes the calling thread do: wait for all streams of a device."""
+        self.observer.emit(
+            r.DeviceSync(device, self.observer.thread(), self.observer.stack(), cause)
+        )
+        for stream in self.streams(device):
+            if stream.tail is not None:
+                drain(stream.tail)
 
     def refuse_capture(self) -> None:
-        """Raise where a stream of the calling thread is being captured: nothing may wait then."""
-        for stream in self.thread.current.values():
-            capture = stream.capture
-            if isinstance(capture, Capture):
-                capture.invalidate()
-                raise CaptureError("operation not permitted when stream is capturing")
+        """Raise where a call that makes the calling thread wait is forbidden by a capture."""
+        with self.monitor:
+            for stream in self.thread.current.values():
+                self.captures.refuse_stream(stream)
+            self.captures.refuse_unsafe()
 
     # -- memory -----------------------------------------------------------------------------------
 
     def allocate(self, device: int, size: int, stream: Stream) -> Live:
         """A block of device memory, filed under `stream`. Raises allocator.OutOfMemory."""
-        capture = stream.capture
-        pool = capture.pool if isinstance(capture, Capture) else 0
-        block = self.devices[device].allocator.allocate(size, id(stream), pool)
-        graph = capture.number if isinstance(capture, Capture) else r.NONE
+        capture = stream.capture if isinstance(stream.capture, Capture) else None
+        dev = self.devices[device]
+        dev.segments.captured = capture is not None
+        block = dev.allocator.allocate(size, id(stream), capture.pool if capture is not None else 0)
+        graph = capture.number if capture is not None else r.NONE
         return self._hold(block, device, size, stream, "caching", graph)
 
     def allocate_pinned(self, size: int) -> Live:
@@ -394,11 +371,9 @@ class Gpu:
                 self.devices[live.space].allocator.record_stream(live.block, id(stream))
 
     def empty_cache(self) -> None:
-        """Give cached memory back to the driver, which joins the devices (M3)."""
+        """Give cached memory back to the driver, which joins the devices it is of (M3)."""
         with self.monitor:
             for device in self.devices:
-                if device.allocator.stats().reserved_bytes.current:
-                    self.sync_device(device.index, "M3")
                 device.allocator.empty_cache()
 
     def describe(self) -> None:

@@ -27,17 +27,25 @@ _POISON = 0xFF  # all bits set: NaN in every floating type, -1 in every signed i
 class Range:
     """Addresses of one memory, handed out in segments; the `Driver` of its allocator.
 
+    `size` bytes may be in use at a time, anywhere in a `span` of addresses twice as long, so that
+    gaps between segments are no shortage: a driver maps pages wherever they are wanted.
     The first page is never handed out: it is the address of tensors that have no bytes.
     """
 
-    def __init__(self, start: int, size: int, mapping: mmap.mmap, offset: int) -> None:
+    def __init__(self, start: int, size: int, span: int, mapping: mmap.mmap, offset: int) -> None:
         self.start = start
         self.size = size
+        self._end = start + span
         self._mapping = mapping
         self._offset = offset
         self._top = start + PAGE
         self._free: list[tuple[int, int]] = []
         self._in_use = 0
+
+    @property
+    def free(self) -> int:
+        """Bytes that can still be reserved."""
+        return self.size - PAGE - self._in_use
 
     def reserve(self, size: int) -> int | None:
         """Address of a fresh segment full of the NaN-like pattern, or None when memory is out."""
@@ -49,7 +57,7 @@ class Range:
         return address
 
     def _take(self, size: int) -> int | None:
-        if self._in_use + size > self.size - PAGE:
+        if size > self.free:
             return None
         for index, (address, length) in enumerate(self._free):
             if length >= size:
@@ -58,7 +66,7 @@ class Range:
                 else:
                     self._free[index] = (address + size, length - size)
                 return address
-        if self._top + size > self.start + self.size:
+        if self._top + size > self._end:
             return None
         address = self._top
         self._top += size
@@ -82,7 +90,7 @@ class Memory:
     """The ranges of all devices and of pinned host memory."""
 
     def __init__(self, devices: int, device_bytes: int, pinned_bytes: int) -> None:
-        stride = 1 << max(device_bytes, pinned_bytes, 2 * PAGE).bit_length()
+        stride = 2 << (max(device_bytes, pinned_bytes, 2 * PAGE) - 1).bit_length()
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000)
         try:
             mapping = mmap.mmap(-1, stride * (devices + 1), flags=flags)
@@ -96,11 +104,12 @@ class Memory:
         self.end = self.base + stride * (devices + 1)
         self._shift = stride.bit_length() - 1
         self.devices = [
-            Range(self.base + index * stride, device_bytes, mapping, index * stride)
+            Range(self.base + index * stride, device_bytes, stride, mapping, index * stride)
             for index in range(devices)
         ]
         self._pinned_index = devices
-        self.pinned = Range(self.base + devices * stride, pinned_bytes, mapping, devices * stride)
+        offset = devices * stride
+        self.pinned = Range(self.base + offset, pinned_bytes, stride, mapping, offset)
 
     def owner(self, address: int) -> int:
         """Device index of an address, PINNED, or NOWHERE."""

@@ -22,13 +22,22 @@ class Monitor:
         self._lock.acquire()
         self._owner = threading.get_ident()
         self._depth += 1
+        if self._depth == 1 and self._later:
+            try:
+                self._run_later()
+            except BaseException:
+                self.__exit__()
+                raise
         return self
+
+    def _run_later(self) -> None:
+        while self._later:
+            self._later.popleft()()
 
     def __exit__(self, *exc_info: object) -> None:
         try:
             if self._depth == 1:
-                while self._later:
-                    self._later.popleft()()
+                self._run_later()
         finally:
             self._depth -= 1
             if not self._depth:
@@ -41,11 +50,18 @@ class Monitor:
         return self._owner == threading.get_ident()
 
     def later(self, work: Callable[[], None]) -> None:
-        """Run `work` under the lock: now, or when the calling thread lets it go."""
+        """Run `work` under the lock: now, or when whoever holds the lock lets it go.
+
+        It does not wait: a finalizer that did could wait for a thread that waits for its own.
+        Work that comes too late for the holder is done by the next one, before anything else.
+        """
         self._later.append(work)
-        if not self.mine:
-            with self:
-                pass
+        if not self.mine and self._lock.acquire(blocking=False):
+            try:
+                with self:
+                    pass
+            finally:
+                self._lock.release()
 
     def after_fork(self) -> None:
         """Start afresh in a forked child, where the thread that held the lock is gone."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Protocol, TypeVar
 
 from streamsan.model.records import NONE, Access, AnyRecord
 from streamsan.virtual.monitor import Monitor
@@ -36,8 +38,30 @@ class Observer(Protocol):
     ) -> None:
         """Report an operation of the calling thread; `extra` are fields of `Operation`."""
 
+    def internal_error(self, error: BaseException) -> None:
+        """Note an error of ours, for the report."""
+
     def next_number(self) -> int:
         """A number not used before, for blocks, events, graphs and host objects."""
+
+
+_Method = TypeVar("_Method", bound=Callable[..., None])
+
+
+def tells(method: _Method) -> _Method:
+    """A method that only tells ``self.observer`` something: its errors go there too.
+
+    What it could not tell is missing from the report, but never from the program's results.
+    """
+
+    @wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> None:
+        try:
+            method(self, *args, **kwargs)
+        except Exception as error:
+            self.observer.internal_error(error)
+
+    return call  # type: ignore[return-value]
 
 
 class Nobody:
@@ -70,6 +94,9 @@ class Nobody:
         self, kind: int, name: str, timeline: int, accesses: tuple[Access, ...], **extra: Any
     ) -> None:
         """Drop the operation."""
+
+    def internal_error(self, error: BaseException) -> None:
+        """There is no report."""
 
     def next_number(self) -> int:
         """The next number."""

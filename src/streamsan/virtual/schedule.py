@@ -19,12 +19,18 @@ NAMES = ("program", "late", "hold:STREAM", "random:SEED")
 
 
 class Schedule(Protocol):
-    """Decides what runs after each submission. `immediate`: run at once, queue nothing."""
+    """Decides what runs after each submission and each wait.
+
+    `immediate` is whether work runs at once, and nothing is ever queued.
+    """
 
     immediate: bool
 
-    def after_submit(self, streams: Sequence[Stream]) -> None:
-        """Run what this schedule wants to run now that a task has been queued."""
+    def go_on(self, streams: Sequence[Stream]) -> None:
+        """Run what this schedule wants to run now that tasks were queued, or waited for."""
+
+    def remark(self, streams: Sequence[Stream]) -> str:
+        """What the user should know at the end of a run about the schedule, or nothing."""
 
 
 class Program:
@@ -32,8 +38,12 @@ class Program:
 
     immediate = True
 
-    def after_submit(self, streams: Sequence[Stream]) -> None:
+    def go_on(self, streams: Sequence[Stream]) -> None:
         """Nothing is ever queued."""
+
+    def remark(self, streams: Sequence[Stream]) -> str:
+        """Nothing."""
+        return ""
 
 
 class Late:
@@ -41,12 +51,19 @@ class Late:
 
     immediate = False
 
-    def after_submit(self, streams: Sequence[Stream]) -> None:
+    def go_on(self, streams: Sequence[Stream]) -> None:
         """Leave everything queued."""
+
+    def remark(self, streams: Sequence[Stream]) -> str:
+        """Nothing."""
+        return ""
 
 
 class Hold:
-    """One stream late, all others as soon as they can. `name` is a stream's name or handle."""
+    """One stream late, all others as soon as they can.
+
+    `name` is a stream's name (or the last part of it, `copy` for `self.copy`) or its handle.
+    """
 
     immediate = False
 
@@ -57,13 +74,23 @@ class Hold:
         """Whether `stream` is the one held back."""
         if self._name == "default":
             return stream.default
-        return self._name in (stream.name, str(stream.handle))
+        return self._name in (stream.name, stream.name.rpartition(".")[2], str(stream.handle))
 
-    def after_submit(self, streams: Sequence[Stream]) -> None:
+    def go_on(self, streams: Sequence[Stream]) -> None:
         """Run everything that does not wait for the held stream."""
-        others = [stream for stream in streams if not self.holds(stream)]
+        others = [stream for stream in streams if stream.queue and not self.holds(stream)]
         while any(stream.step() for stream in others):
             pass
+
+    def remark(self, streams: Sequence[Stream]) -> str:
+        """Say so where the program had no such stream, and nothing was held."""
+        if any(self.holds(stream) for stream in streams):
+            return ""
+        names = sorted({stream.name or str(stream.handle) for stream in streams})
+        return (
+            f"the schedule hold:{self._name} held nothing: the program's streams are"
+            f" {', '.join(names)}"
+        )
 
 
 class Random:
@@ -74,13 +101,17 @@ class Random:
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
 
-    def after_submit(self, streams: Sequence[Stream]) -> None:
+    def go_on(self, streams: Sequence[Stream]) -> None:
         """Run between none and all ready tasks, one at a time."""
         while self._random.random() < 0.5:
             ready = [stream for stream in streams if stream.queue and stream.queue[0].ready]
             if not ready:
                 return
             self._random.choice(ready).step()
+
+    def remark(self, streams: Sequence[Stream]) -> str:
+        """Nothing."""
+        return ""
 
 
 def parse(text: str) -> Schedule:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 
@@ -96,21 +97,35 @@ class Stream:
 
 
 class Event:
-    """A point of a stream. A new record replaces the one before (rule E1)."""
+    """A point of a stream. A new record replaces the one before (rule E1).
 
-    __slots__ = ("number", "recorded", "stream", "task", "time")
+    `capture` is the graph capture that holds the latest record, if one does.
+    """
+
+    __slots__ = ("capture", "number", "recorded", "stream", "task", "time", "version")
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.recorded = False
         self.stream: Stream | None = None
         self.task: Task | None = None
+        self.capture: object | None = None
+        self.version = 0
         self.time = 0.0
 
     @property
     def done(self) -> bool:
         """Whether the latest record has been reached; true where there is none."""
         return self.task is None or self.task.done
+
+    def reached(self, version: int) -> Work:
+        """The work that notes the time of a record, unless a later one has replaced it."""
+
+        def note() -> None:
+            if self.version == version:
+                self.time = time.perf_counter()
+
+        return note
 
 
 def drain(target: Task) -> None:

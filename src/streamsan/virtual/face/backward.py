@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from streamsan.virtual.face.below import Unseen
 from streamsan.virtual.face.nodes import Nodes, current_node, sequence_number
 from streamsan.virtual.streams import Event, Stream
 
@@ -35,11 +36,16 @@ _NOTHING: AbstractContextManager[None] = nullcontext()
 
 
 class Local(threading.local):
-    """Per thread: when streams changed, leaves used since, and the backward passes at work."""
+    """Per thread: when streams changed, leaves used since, and the backward passes at work.
+
+    From the sequence number `since[k]` on, nodes were made under `streams[k]`. `switched` says that
+    the thread has ever left its first streams.
+    """
 
     def __init__(self) -> None:
         self.since: list[int] = [0]
         self.streams: list[Streams] = [{}]
+        self.switched = False
         self.leaves: dict[int, weakref.ref[torch.Tensor]] = {}
         self.passes: list[Pass] = []
 
@@ -51,13 +57,12 @@ class Backward:
         self._face = face
         self.local = Local()
         self.nodes = Nodes(face.gpu.observer.stack)
-        self._main = self.local.__dict__
 
     # -- notes of the forward pass ----------------------------------------------------------------
 
     def forward(self, found: Sequence[tuple[torch.Tensor, int, int, str]]) -> None:
         """An operator is about to run: note leaves, and the stack of the node it makes."""
-        if not torch.is_grad_enabled():
+        if not torch.is_grad_enabled() or transforming():
             return
         wanted = False
         local = self.local
@@ -67,20 +72,26 @@ class Backward:
                 if tensor.grad_fn is None and id(tensor) not in local.leaves:
                     local.leaves[id(tensor)] = weakref.ref(tensor)
         if wanted:
-            self.nodes.note()
+            self.nodes.note((local.since, local.streams))
 
     def switching(self) -> None:
         """The calling thread's current streams are about to change."""
+        if transforming():
+            return
         leaves, self.local.leaves = self.local.leaves, {}
         streams = self.local.streams[-1]
         for reference in leaves.values():
             leaf = reference()
-            if leaf is not None and leaf.requires_grad and leaf.grad_fn is None:
-                _accumulator(leaf).metadata.setdefault(_KEY, streams)
+            if leaf is None or not leaf.requires_grad or leaf.grad_fn is not None:
+                continue
+            node = _accumulator(leaf)
+            if node is not None:
+                node.metadata.setdefault(_KEY, streams)
 
     def switched(self) -> None:
         """They have changed."""
         local = self.local
+        local.switched = True
         number = sequence_number()
         streams = dict(self._face.gpu.thread.current)
         if local.since[-1] == number:
@@ -98,11 +109,10 @@ class Backward:
             return self.local.streams[-1]
         local = self.local
         number = node._sequence_nr()
-        if number >= sequence_number() or len(local.since) == 1:  # made by another thread
-            since, streams = self._main["since"], self._main["streams"]
-        else:
-            since, streams = local.since, local.streams
-        return streams[bisect_right(since, number) - 1]  # type: ignore[no-any-return]
+        since, streams = local.since, local.streams
+        if number >= sequence_number() or not local.switched:  # made by another thread
+            since, streams = self.nodes.maker(number) or (since, streams)
+        return streams[bisect_right(since, number) - 1]
 
     # -- the backward pass ------------------------------------------------------------------------
 
@@ -121,6 +131,8 @@ class Backward:
 
     def run(self, engine: Any, roots: Sequence[Any], args: tuple[Any, ...], kwargs: Any) -> Any:
         """Call the engine on `roots`; args as those of ``_engine_run_backward``."""
+        if transforming():
+            return engine(roots, *args, **kwargs)
         self.switching()
         inputs = args[3] if len(args) > 3 else ()
         work = Pass(self, self._face, roots, inputs)
@@ -137,9 +149,16 @@ class Backward:
             work.close()
 
 
-def _accumulator(leaf: torch.Tensor) -> Node:
-    with torch.enable_grad():
-        return torch.autograd.graph.get_gradient_edge(leaf).node
+def transforming() -> bool:
+    """Whether a transform of torch.func is at work, whose tensors have no nodes for us."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def _accumulator(leaf: torch.Tensor) -> Node | None:
+    """The node that accumulates the gradient of a leaf; None for what a transform has left over."""
+    with Unseen(), torch.enable_grad():
+        view = leaf.view_as(leaf)
+    return None if view.grad_fn is None else view.grad_fn.next_functions[0][0]
 
 
 def _edge(root: Any) -> Slot | None:
@@ -147,7 +166,8 @@ def _edge(root: Any) -> Slot | None:
     if isinstance(root, torch.Tensor):
         if root.grad_fn is not None:
             return root.grad_fn, root.output_nr
-        return (_accumulator(root), 0) if root.requires_grad else None
+        node = _accumulator(root) if root.requires_grad else None
+        return None if node is None else (node, 0)
     return root.node, root.output_nr
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ from torch.overrides import _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
 
 from streamsan.virtual.face import current
+from streamsan.virtual.face.layouts import NotCoveredError
 from streamsan.virtual.face.random import Generator as VirtualGenerator
 
 _tensor, _as_tensor, _asarray = torch.tensor, torch.as_tensor, torch.asarray
@@ -102,9 +104,24 @@ def compile_eagerly(model: Any = None, **_: Any) -> Any:
     return model
 
 
+def _dense_only(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A constructor of sparse tensors, which the virtual devices cannot hold."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        device = kwargs.get("device")
+        target = current.device_of(device) if device is not None else default_device()
+        if target is not None:
+            raise NotCoveredError(f"torch.{function.__name__}", "sparse")
+        return function(*args, **kwargs)
+
+    return call
+
+
 def functions() -> dict[str, Any]:
     """Names of ``torch`` and what stands for them."""
     return {
         "tensor": tensor, "as_tensor": as_tensor, "asarray": asarray, "Generator": Generator,
         "compile": compile_eagerly,
+        **{f"sparse_{kind}_tensor": _dense_only(getattr(torch, f"sparse_{kind}_tensor"))
+           for kind in ("coo", "csr", "csc", "bsr", "bsc", "compressed")},
     }  # fmt: skip

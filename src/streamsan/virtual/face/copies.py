@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 _COPY = torch.ops.aten.copy_.default
 _TO_COPY = torch.ops.aten._to_copy.default
 
+CAPTURED_COPY = (
+    "Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the CPU tensor is"
+    " pinned. Please use tensor.pin_memory() or allocate the tensor with pin_memory=True."
+)
+"""What torch says to such a copy; the capture goes on."""
+
 
 def copy_kind(source: int, target: int, direct: bool) -> int:
     """The kind of a copy between two owners. Pinned memory is copied from and to directly only
@@ -79,6 +85,8 @@ class Copier:
         host_side = target if to < 0 else source
         kind = copy_kind(of, to, _plain(host_side, source if to < 0 else target))
         stream = self._gpu.current_stream(of if kind == CopyKind.PEER else device)
+        if stream.capture is not None and NOWHERE in (to, of):
+            raise RuntimeError(CAPTURED_COPY)
         waits = not non_blocking or kind == CopyKind.DEVICE_TO_PAGEABLE
         if waits and kind not in (CopyKind.DEVICE_TO_DEVICE, CopyKind.PEER):
             self._gpu.refuse_capture()

@@ -10,7 +10,7 @@ from streamsan.virtual import streams as native
 
 if TYPE_CHECKING:
     from streamsan.virtual.face.state import Face
-    from streamsan.virtual.face.streams import Stream
+    from streamsan.virtual.face.streams import DeviceStream
 
 _face: Face | None = None
 
@@ -51,10 +51,10 @@ def set_stream(stream: native.Stream) -> None:
 class stream_context:  # noqa: N801 - a function in use, as torch.cuda.stream is
     """``torch.cuda.stream``: the stream, and its device, are current inside."""
 
-    def __init__(self, stream: Stream | None) -> None:
+    def __init__(self, stream: DeviceStream | None) -> None:
         self.stream = stream
 
-    def __enter__(self) -> Stream | None:
+    def __enter__(self) -> DeviceStream | None:
         if self.stream is None:
             return None
         chosen = self.stream
@@ -81,7 +81,7 @@ def device_of(value: Any) -> torch.device | None:
     if value is None or isinstance(value, bool):
         return None
     if isinstance(value, int):
-        return torch.device("cuda", value)
+        return torch.device("cuda", face().device_index(value))
     if isinstance(value, str):
         if not value.startswith("cuda"):
             return None

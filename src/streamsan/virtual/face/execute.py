@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,11 +12,25 @@ import torch
 from streamsan.allocator.contract import OutOfMemory
 from streamsan.model.records import Access, Mode
 from streamsan.virtual.face.below import Below
-from streamsan.virtual.face.random import Generator, with_seed
+from streamsan.virtual.face.layouts import (
+    Argument,
+    Layout,
+    NotCoveredError,
+    Place,
+    describe,
+    infer_layout,
+    overlap,
+    overlaps_itself,
+    refuse_unusual,
+    unpack,
+)
+from streamsan.virtual.face.random import virtual_generator, with_seed
 from streamsan.virtual.face.schema import Plan
 from streamsan.virtual.face.tensors import Spec, Tensors
+from streamsan.virtual.face.waits import host_waits
 from streamsan.virtual.graph import Capture
 from streamsan.virtual.memory import NOWHERE, PINNED
+from streamsan.virtual.observer import tells
 from streamsan.virtual.streams import Stream
 
 if TYPE_CHECKING:
@@ -31,7 +46,7 @@ def operands(
     """The tensor arguments of a call."""
     found: list[Operand] = []
     owner = tensors.owner
-    for position, name, mode in plan.tensors:
+    for position, name, mode in plan.touched(args, kwargs):
         value = args[position] if 0 <= position < len(args) else kwargs.get(name)
         if isinstance(value, torch.Tensor):
             found.append((value, owner(value), mode, name))
@@ -79,8 +94,9 @@ class Executor:
     def __init__(self, face: Face) -> None:
         self._face = face
         self._gpu = face.gpu
+        self.observer = face.gpu.observer
         self._tensors = face.tensors
-        self._layouts: dict[Any, Any] = {}
+        self._layouts: dict[Any, Layout] = {}
 
     # -- operators with device tensors ------------------------------------------------------------
 
@@ -93,20 +109,23 @@ class Executor:
         device: int,
     ) -> Any:
         """Run or queue a plain operator on the current stream of `device`."""
-        check_devices(plan, found, device)
+        if not self._face.local.mixed:
+            check_devices(plan, found, device)
         function: Callable[..., Any] = plan.op
         if plan.random:
             function, kwargs = self._random(plan, kwargs, device)
         stream = self._gpu.current_stream(device)
         with self._gpu.monitor:
-            waits = plan.synchronizes or (plan.masked and _has_mask(args))
+            waits = host_waits(plan, self._tensors, args, kwargs, device)
             if waits:
                 self._gpu.refuse_capture()
-            layout = None
-            if stream.capture is not None or not (self._gpu.now or waits):
-                layout = self._layout(plan, args, kwargs, stream)
+            captured = stream.capture is not None
+            later = captured or not (self._gpu.now or waits or plan.at_once)
+            layout = self._layout(plan, args, kwargs, stream) if later or plan.out else None
             try:
-                if layout is not None:
+                if layout is not None and layout.resized:
+                    self._resize(layout, args, kwargs)
+                if later and layout is not None and (captured or not self._clash(plan, found)):
                     result, fresh = self._queue(
                         plan, function, args, kwargs, stream, device, layout
                     )
@@ -136,15 +155,20 @@ class Executor:
         function: Callable[..., Any] = plan.op
         if plan.random:
             function, kwargs = self._random(plan, kwargs, device)
-        value: torch.Tensor = function(*args, **kwargs)
         stream = self._gpu.current_stream(device)
+        at_launch = plan.random and stream.capture is not None  # each launch draws anew
+        place = {"device": torch.device("meta")} if at_launch else {}
+        value: torch.Tensor = (plan.op if at_launch else function)(*args, **{**kwargs, **place})
+        refuse_unusual(plan.name, value)
         with self._gpu.monitor:
             result = self.guarded_new(device, value.dtype, tuple(value.shape), value.stride())
             spec, view = self._tensors.spec(result), self._tensors.view
+            # What is queued must not keep the arguments: a gradient's root would keep its graph.
+            draw = _on_host(function, args, kwargs) if at_launch else None
 
             def work() -> None:
                 with Below():
-                    view(spec).copy_(value)
+                    view(spec).copy_(draw() if draw is not None else value)
 
             if result.numel():
                 self._gpu.submit(stream, work)
@@ -154,14 +178,20 @@ class Executor:
     def _random(
         self, plan: Plan, kwargs: dict[str, Any], device: int
     ) -> tuple[Callable[..., Any], dict[str, Any]]:
-        generator = kwargs.get("generator")
-        if generator is not None and not isinstance(generator, Generator):
-            raise RuntimeError("Expected a 'cuda' device type for generator but found 'cpu'")
-        chosen = generator or self._face.generators[device]
-        if generator is not None:
-            kwargs = {**kwargs, "generator": None}
-        return with_seed(plan.op, chosen.draw()), kwargs
+        chosen = self._face.generators[device]
+        if kwargs.get("generator") is not None:
+            given = virtual_generator(kwargs["generator"])
+            if given is None:
+                raise RuntimeError("Expected a 'cuda' device type for generator but found 'cpu'")
+            chosen, kwargs = given, {**kwargs, "generator": None}
+        capture = self._gpu.current_stream(device).capture
+        if isinstance(capture, Capture):
+            number = capture.seed(chosen.draw)
+            return with_seed(plan.op, lambda: capture.seeds[number]), kwargs
+        seed = chosen.draw()
+        return with_seed(plan.op, lambda: seed), kwargs
 
+    @tells
     def report(
         self,
         kind: int,
@@ -187,6 +217,7 @@ class Executor:
         ]
         self.emit(kind, name, stream, tuple(accesses), copy)
 
+    @tells
     def emit(
         self, kind: int, name: str, stream: Stream, accesses: tuple[Access, ...], copy: int = 0
     ) -> None:
@@ -199,7 +230,7 @@ class Executor:
         if isinstance(stream.capture, Capture):
             stream.capture.accesses.extend(accesses)
             extra.update(graph=stream.capture.number, captured=True)
-        self._gpu.observer.operation(
+        self.observer.operation(
             kind, name, stream.timeline, accesses, copy=copy, node=node, forward=forward, **extra
         )
 
@@ -215,26 +246,36 @@ class Executor:
     ) -> tuple[Any, list[torch.Tensor]]:
         if self._tensors.moved:
             args, kwargs = self._place(args, kwargs)
-        result = function(*args, **kwargs)
+        local = self._face.local
+        try:
+            result = function(*args, **kwargs)
+            if local.placed:
+                result = self._original(plan, result)
+        finally:  # what stood in for the arguments must not keep them alive
+            local.placed.clear()
+            local.views.clear()
         fresh: list[torch.Tensor] = []
-        if self._tensors.moved:
-            result = self._original(plan, result)
         if isinstance(result, torch.Tensor):
-            return self._adopt(result, device, fresh), fresh
+            return self._adopt(plan, result, device, fresh), fresh
         if isinstance(result, (list, tuple)):
             return type(result)(
                 [
-                    self._adopt(r, device, fresh) if isinstance(r, torch.Tensor) else r
-                    for r in result
+                    self._adopt(plan, value, device, fresh)
+                    if isinstance(value, torch.Tensor) and number not in plan.on_host
+                    else value
+                    for number, value in enumerate(result)
                 ]
             ), fresh
         return result, fresh
 
-    def _adopt(self, result: torch.Tensor, device: int, fresh: list[torch.Tensor]) -> torch.Tensor:
+    def _adopt(
+        self, plan: Plan, result: torch.Tensor, device: int, fresh: list[torch.Tensor]
+    ) -> torch.Tensor:
         """Move a result of a CPU kernel to the device, unless it is there already."""
         tensors = self._tensors
         if tensors.owner(result) != NOWHERE:
             return result
+        refuse_unusual(plan.name, result)
         moved = tensors.new(
             device,
             result.dtype,
@@ -249,6 +290,21 @@ class Executor:
         fresh.append(moved)
         return moved
 
+    def _clash(self, plan: Plan, found: Sequence[Operand]) -> bool:
+        """Whether a written tensor may overlap itself or another one in part.
+
+        Most operators refuse that when they are called, some work: such a call runs at once.
+        """
+        if not plan.writes:
+            return False
+        spec = self._tensors.spec
+        places = [(spec(tensor), mode) for tensor, owner, mode, _ in found if owner >= 0 and mode]
+        return any(
+            overlaps_itself(place) or any(overlap(place, other) for other, _ in places)
+            for place, mode in places
+            if mode & Mode.WRITE
+        )
+
     # -- later ------------------------------------------------------------------------------------
 
     def _queue(
@@ -259,7 +315,7 @@ class Executor:
         kwargs: dict[str, Any],
         stream: Stream,
         device: int,
-        layout: Any,
+        layout: Layout,
     ) -> tuple[Any, list[torch.Tensor]]:
         fresh: list[torch.Tensor] = []
         targets: list[Spec | None] = []
@@ -267,7 +323,7 @@ class Executor:
         def make(entry: Any) -> Any:
             if not isinstance(entry, tuple):  # an argument that is returned, or no tensor at all
                 targets.append(None)
-                return entry.value(args, kwargs) if isinstance(entry, Returned) else entry
+                return entry.value(args, kwargs) if isinstance(entry, Argument) else entry
             dtype, sizes, strides = entry
             tensor = self._tensors.new(device, dtype, sizes, strides)
             fresh.append(tensor)
@@ -275,22 +331,28 @@ class Executor:
             return tensor
 
         result: Any
-        if len(layout) == 1 and plan.single:
-            result = make(layout[0])
+        if len(layout.returned) == 1 and plan.single:
+            result = make(layout.returned[0])
         else:
-            result = [make(entry) for entry in layout]
+            result = [make(entry) for entry in layout.returned]
             result = tuple(result) if len(plan.returns) > 1 else result or None
         packed = self._pack(args), {k: self._pack((v,))[0] for k, v in kwargs.items()}
         view = self._tensors.view
+        place = self._tensors.alone if plan.whole_storage else view
 
         def work() -> None:
             with Below():
-                call_args = _unpack(packed[0], view)
-                call_kwargs = {k: _unpack((v,), view)[0] for k, v in packed[1].items()}
+                call_args = unpack(packed[0], place)
+                call_kwargs = {k: unpack((v,), place)[0] for k, v in packed[1].items()}
                 outcome = function(*call_args, **call_kwargs)
                 many = outcome if isinstance(outcome, (list, tuple)) else (outcome,)
                 for spec, value in zip(targets, many):
                     if spec is not None and isinstance(value, torch.Tensor):
+                        if value.shape != spec[2]:
+                            raise RuntimeError(
+                                f"{plan.name} gave a result of sizes {tuple(value.shape)}, which"
+                                f" the virtual GPU expected to be {spec[2]}"
+                            )
                         view(spec).copy_(value)
 
         self._gpu.submit(stream, work)
@@ -313,20 +375,22 @@ class Executor:
 
     def _layout(
         self, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], stream: Stream
-    ) -> list[Any] | None:
-        """What the operator returns, kept by metadata: (dtype, sizes, strides), or which argument.
+    ) -> Layout | None:
+        """What the operator returns, kept by metadata of its arguments.
 
         None where torch cannot tell before it runs: such an operator runs at once.
         """
         try:
-            key: Any = (plan.op, *_describe(args), *_describe(sorted(kwargs.items())))
+            key: Any = (plan.op, *describe(args), *describe(sorted(kwargs.items())))
             known = self._layouts.get(key)
         except TypeError:
             key = known = None
         if known is None:
             try:
                 known = infer_layout(plan, args, kwargs)
-            except (NotImplementedError, RuntimeError, ValueError, TypeError) as error:
+            except NotCoveredError:
+                raise
+            except (RuntimeError, ValueError, TypeError, IndexError) as error:
                 if stream.capture is None:
                     return None  # the real operator says what is wrong, or works
                 raise RuntimeError(
@@ -336,6 +400,13 @@ class Executor:
             if key is not None:
                 self._layouts[key] = known
         return known
+
+    def _resize(self, layout: Layout, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Give the arguments for results the layout that the operator gives them."""
+        for argument, sizes, strides in layout.resized:
+            tensor = argument.value(args, kwargs)
+            if self._tensors.owner(tensor) >= 0:
+                self._face.storages.resize_tensor(tensor, sizes, strides)
 
     # -- storages that moved ----------------------------------------------------------------------
 
@@ -354,8 +425,6 @@ class Executor:
                 return type(value)([now(v) for v in value])
             return value
 
-        self._face.local.placed.clear()
-        self._face.local.views.clear()
         return tuple(now(a) for a in args), {k: now(v) for k, v in kwargs.items()}
 
     def _original(self, plan: Plan, result: Any) -> Any:
@@ -368,93 +437,9 @@ class Executor:
         return result
 
 
-class Place:
-    """The address of a tensor argument."""
-
-    __slots__ = ("spec",)
-
-    def __init__(self, spec: Spec) -> None:
-        self.spec = spec
-
-
-class Returned:
-    """An argument that the operator returns: its place in the call."""
-
-    __slots__ = ("index", "key")
-
-    def __init__(self, key: int | str, index: int | None) -> None:
-        self.key = key
-        self.index = index
-
-    def value(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The argument of this call."""
-        found = args[self.key] if isinstance(self.key, int) else kwargs[self.key]
-        return found if self.index is None else found[self.index]
-
-
-def _unpack(values: Sequence[Any], view: Callable[[Spec], torch.Tensor]) -> list[Any]:
-    return [
-        view(value.spec)
-        if isinstance(value, Place)
-        else _unpack(value, view)
-        if isinstance(value, list)
-        else value
-        for value in values
-    ]
-
-
-def _describe(values: Sequence[Any]) -> list[Any]:
-    """A hashable description of arguments; TypeError where one has none."""
-    out: list[Any] = []
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            out.append((value.dtype, tuple(value.shape), value.stride()))
-        elif isinstance(value, (list, tuple)):
-            out.append((len(value), *_describe(value)))
-        else:
-            hash(value)
-            out.append((type(value), value))
-    return out
-
-
-def infer_layout(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-    """Run the operator on meta tensors; an entry for each return.
-
-    Raises RuntimeError or NotImplementedError where torch cannot tell a shape.
-    """
-    returned: dict[int, Returned] = {}
-    keep: list[torch.Tensor] = []
-
-    def meta(value: Any, key: int | str, index: int | None = None) -> Any:
-        if isinstance(value, torch.Tensor):
-            shadow = torch.empty_strided(
-                tuple(value.shape), value.stride(), dtype=value.dtype, device="meta"
-            )
-            keep.append(shadow)
-            returned[id(shadow)] = Returned(key, index)
-            return shadow
-        if isinstance(value, (list, tuple)):
-            return [meta(v, key, i) for i, v in enumerate(value)]
-        return value
-
-    shadows = [meta(value, i) for i, value in enumerate(args)]
-    options = {k: meta(v, k) for k, v in kwargs.items()}
-    outcome = plan.op(*shadows, **options)
-
-    def entry(value: Any) -> Any:
-        if not isinstance(value, torch.Tensor):
-            return value
-        return returned.get(id(value)) or (value.dtype, tuple(value.shape), value.stride())
-
-    if isinstance(outcome, (list, tuple)):
-        return [entry(value) for value in outcome]
-    return [entry(outcome)] if plan.returns else []
-
-
-def _has_mask(args: Sequence[Any]) -> bool:
-    """Whether a boolean mask is among the index tensors."""
-    indices = args[1] if len(args) > 1 else ()
-    return isinstance(indices, (list, tuple)) and any(
-        isinstance(index, torch.Tensor) and index.dtype in (torch.bool, torch.uint8)
-        for index in indices
-    )
+def _on_host(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Callable[[], torch.Tensor]:
+    """A call of a factory on the host, with the metadata of its tensor arguments only."""
+    bare = [torch.empty_like(a, device="meta") if isinstance(a, torch.Tensor) else a for a in args]
+    return partial(function, *bare, **{**kwargs, "device": torch.device("cpu")})

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import torch
 
 from streamsan.model.records import GraphDestroy, OpKind
 from streamsan.virtual.face import current
-from streamsan.virtual.face.streams import Stream
-from streamsan.virtual.graph import Capture
-from streamsan.virtual.streams import Event, Task
+from streamsan.virtual.gpu import Gpu
+from streamsan.virtual.graph import MODES, Capture
+from streamsan.virtual.streams import Task
 
 _pools = itertools.count(1)
 
@@ -33,37 +33,55 @@ class CUDAGraph:
         self._pool: Pool | None = None
         self._ready = False
         self._last: Task | None = None
+        self._gpu: Gpu = current.face().gpu
 
-    def capture_begin(self, pool: Pool | None = None, capture_error_mode: str = "global") -> None:
+    def capture_begin(
+        self,
+        pool: Pool | None = None,
+        capture_error_mode: str = "global",
+        check_input_liveness: bool = False,
+    ) -> None:
         """Capture the current stream from here on. Raises RuntimeError on the default stream."""
-        gpu = current.face().gpu
+        gpu = self._gpu
         stream = current.native_stream()
         if stream.default:
             raise RuntimeError(
                 "CUDA graphs must be captured on a non-default stream. (However, after capture,"
                 " it's ok to replay them on the default stream.)"
             )
+        if capture_error_mode not in MODES:
+            raise RuntimeError(
+                "Unknown capture error mode. Expected `global`, `thread_local`, or `relaxed`, got "
+                + capture_error_mode
+            )
+        if stream.capture is not None:
+            raise RuntimeError("Cannot register the state during capturing stage.")
         if self._capture is not None:
-            raise RuntimeError("This CUDAGraph instance already owns a captured graph.")
+            raise RuntimeError(
+                "This CUDAGraph instance already owns a captured graph. To capture a new graph,"
+                " create a new instance."
+            )
         with gpu.monitor:
             self._pool = pool or graph_pool_handle()
             for device in gpu.devices:
                 device.allocator.retain_pool(self._pool[1])
                 device.allocator.begin_capture()
-            self._capture = Capture(gpu.observer.next_number(), self._pool[1], stream)
+            number = gpu.observer.next_number()
+            self._capture = Capture(number, self._pool[1], stream, capture_error_mode)
+            gpu.captures.begin(self._capture)
 
     def capture_end(self) -> None:
         """End the capture. Raises RuntimeError where something happened that it cannot hold."""
-        gpu = current.face().gpu
-        if self._capture is None:
-            raise RuntimeError("capture_end() without capture_begin()")
+        gpu = self._gpu
+        capture = self._capture
+        if capture is None or capture not in gpu.captures.active:
+            raise gpu.captures.error("the operation cannot be performed in the present state")
+        if current.native_stream() is not capture.origin:
+            raise RuntimeError("Capture must end on the same stream it began on.")
         with gpu.monitor:
             for device in gpu.devices:
                 device.allocator.end_capture()
-            unjoined = self._capture.unjoined()
-            self._capture.end()
-        if unjoined:
-            raise RuntimeError("CUDA error: capturing stream has unjoined work")
+            gpu.captures.end(capture)
         self._ready = True
 
     def instantiate(self) -> None:
@@ -71,15 +89,16 @@ class CUDAGraph:
 
     def replay(self) -> None:
         """Launch the graph on the current stream, behind its earlier launches (G2, G4)."""
-        face = current.face()
         capture = self._capture
         if capture is None or not self._ready:
             raise RuntimeError("Called CUDAGraph::replay without a preceding successful capture.")
         stream = current.native_stream()
-        with face.gpu.monitor:
-            face.gpu.submit(stream, capture.launch, (self._last,))
-            self._last = stream.tail
-            face.gpu.observer.operation(
+        gpu = self._gpu
+        with gpu.monitor:
+            gpu.submit(stream, partial(capture.launch, capture.draw()), (self._last,))
+            if stream.capture is None:
+                self._last = stream.tail
+            gpu.observer.operation(
                 int(OpKind.GRAPH_LAUNCH),
                 "CUDAGraph.replay",
                 stream.timeline,
@@ -89,15 +108,24 @@ class CUDAGraph:
 
     def reset(self) -> None:
         """Forget the graph; its pool may be reused when no tensor and no graph holds it."""
-        gpu = current.face().gpu
         capture, self._capture = self._capture, None
         self._ready = False
         if capture is None or self._pool is None:
             return
-        with gpu.monitor:
+        pool, gpu = self._pool[1], self._gpu
+        if capture in gpu.captures.active:
+            with gpu.monitor, suppress(RuntimeError):  # an abandoned capture has nobody to tell
+                for device in gpu.devices:
+                    device.allocator.end_capture()
+                gpu.captures.end(capture)
+        destroyed = GraphDestroy(capture.number, gpu.observer.thread())
+
+        def release() -> None:
             for device in gpu.devices:
-                device.allocator.release_pool(self._pool[1])
-            gpu.observer.emit(GraphDestroy(capture.number, gpu.observer.thread()))
+                device.allocator.release_pool(pool)
+            gpu.observer.emit(destroyed)
+
+        gpu.monitor.later(release)
 
     def __del__(self) -> None:
         with suppress(Exception):  # at interpreter shutdown parts of us may be gone
@@ -109,6 +137,9 @@ class CUDAGraph:
             raise RuntimeError("Called CUDAGraph::pool() without a preceding successful capture.")
         return self._pool
 
+    def register_generator_state(self, generator: Any) -> None:
+        """Nothing to do: captured random operators know their generators."""
+
     def enable_debug_mode(self) -> None:
         """Nothing to switch on."""
 
@@ -118,41 +149,38 @@ class CUDAGraph:
         with open(debug_path, "w", encoding="utf-8") as file:
             file.write(f"digraph streamsan {{ nodes={nodes} }}\n")
 
-    @property
-    def captured(self) -> dict[int, Event]:
-        """Events recorded in the capture, by number."""
-        return self._capture.events if self._capture is not None else {}
+    def raw_cuda_graph(self) -> int:
+        """Not to be had."""
+        raise NotImplementedError("the virtual GPU's graphs have no native handles")
+
+    raw_cuda_graph_exec = raw_cuda_graph
+    get_graph_data = raw_cuda_graph
 
 
-class graph:  # noqa: N801 - torch.cuda.graph
-    """Context that captures into a graph, on a side stream of its own by default."""
-
-    default_capture_stream: Stream | None = None
+class Graph(CUDAGraph):
+    """``torch.accelerator.Graph``: also a context, which captures the current stream."""
 
     def __init__(
         self,
-        cuda_graph: CUDAGraph,
+        keep_graph: bool = False,
+        *,
         pool: Pool | None = None,
-        stream: Stream | None = None,
-        capture_error_mode: str = "global",
-        **_: Any,
+        capture_error_mode: str = "default",
     ) -> None:
-        if type(self).default_capture_stream is None:
-            type(self).default_capture_stream = Stream()
-        self._graph = cuda_graph
-        self._pool = pool
-        chosen = stream or type(self).default_capture_stream
-        self._context = current.stream_context(chosen)
+        super().__init__(keep_graph)
+        self.graph_pool = pool
+        self.capture_error_mode = capture_error_mode
 
-    def __enter__(self) -> None:
+    def capture_begin(self, *_: Any, **__: Any) -> None:
+        """Capture the current stream from here on, as the constructor was told."""
+        mode = "global" if self.capture_error_mode == "default" else self.capture_error_mode
+        super().capture_begin(self.graph_pool, mode)
+
+    def __enter__(self) -> Graph:
         torch.cuda.synchronize()
-        gc.collect()
         torch.cuda.empty_cache()
-        self._context.__enter__()
-        self._graph.capture_begin(self._pool)
+        self.capture_begin()
+        return self
 
     def __exit__(self, *exc_info: Any) -> None:
-        try:
-            self._graph.capture_end()
-        finally:
-            self._context.__exit__(*exc_info)
+        self.capture_end()

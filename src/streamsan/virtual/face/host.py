@@ -12,6 +12,7 @@ from streamsan.virtual.face.execute import Operand, operands
 from streamsan.virtual.face.exports import Exports
 from streamsan.virtual.face.schema import Plan
 from streamsan.virtual.memory import PINNED
+from streamsan.virtual.observer import tells
 
 if TYPE_CHECKING:
     from streamsan.virtual.face.state import Face
@@ -22,6 +23,7 @@ class Host:
 
     def __init__(self, face: Face) -> None:
         self._face = face
+        self.observer = face.gpu.observer
         self._exports = Exports(face.gpu.observer)
 
     def run(self, plan: Plan, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -34,15 +36,17 @@ class Host:
         self.touch(pinned, plan.name)
         return result
 
+    @tells
     def exported(self, tensor: torch.Tensor, array: Any) -> None:
         """NumPy shares the memory of a pinned tensor."""
         access = self._face.tensors.access(tensor, PINNED, int(Mode.READ), "self")
         if access is not None:
             self._exports.add(array, access)
 
+    @tells
     def touch(self, found: Sequence[Operand], name: str) -> None:
         """Report accesses of the calling thread to pinned memory."""
-        observer = self._face.gpu.observer
+        observer = self.observer
         accesses = tuple(
             access
             for tensor, owner, mode, argument in found

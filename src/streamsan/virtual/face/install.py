@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,12 +10,19 @@ import torch
 
 from streamsan.virtual.face import (
     autocast,
+    comm,
     constructors,
     current,
     graphs,
+    legacy,
     methods,
+    mixed,
     namespace,
-    statistics,
+    native,
+    numbered,
+    printing,
+    profilers,
+    refused,
     storage_methods,
     streams,
 )
@@ -35,15 +42,27 @@ def install(gpu: Gpu) -> Face:
     _replace(torch.UntypedStorage, storage_methods.replaced())
     _replace(torch, constructors.functions())
     _replace(torch, autocast.functions())
-    _replace(torch, {"Stream": streams.Stream, "Event": streams.Event})
-    cuda = {**namespace.functions(), **statistics.functions(), **_graph_functions()}
+    _replace(torch, {"Stream": streams.DeviceStream, "Event": streams.DeviceEvent})
+    cuda = {**namespace.functions(), **legacy.types(), **_graph_functions()}
     _replace(torch.cuda, cuda)
     for module in (torch.cuda.memory, torch.cuda.random, torch.cuda.streams, torch.cuda.graphs):
         _replace(module, {name: value for name, value in cuda.items() if hasattr(module, name)})
-    _accelerator(torch.accelerator)
+    refused.install()
+    sync = native.SyncMode()
+    gpu.before_wait = sync.waiting
+    gpu.captures.error = lambda text: torch.AcceleratorError(f"CUDA error: {text}")
+    below = {**native.functions(sync), **comm.native()}
+    # An object of its own for each name: torch's compiler refuses to know one under two names.
+    _replace(torch._C, {name: partial(function) for name, function in below.items()})
+    if hasattr(torch.accelerator, "Graph"):
+        _replace(torch.accelerator, {"Graph": graphs.Graph})
     _backward(face)
     _grouping()
+    mixed.install()
+    numbered.install()
     _surroundings()
+    profilers.install()
+    printing.install()
     enter_thread()
     return face
 
@@ -61,40 +80,8 @@ def _replace(owner: Any, table: dict[str, Any]) -> None:
 def _graph_functions() -> dict[str, Any]:
     return {
         "CUDAGraph": graphs.CUDAGraph,
-        "graph": graphs.graph,
         "graph_pool_handle": graphs.graph_pool_handle,
     }
-
-
-def _accelerator(module: Any) -> None:
-    """``torch.accelerator`` answers as ``torch.cuda`` does."""
-    cuda = torch.cuda
-    cuda_device = torch.device("cuda")
-    table: dict[str, Any] = {
-        "is_available": lambda: True,
-        "device_count": cuda.device_count,
-        "current_accelerator": lambda check_available=False: cuda_device,
-        "current_device_index": cuda.current_device,
-        "current_device_idx": cuda.current_device,
-        "set_device_index": cuda.set_device,
-        "set_device_idx": cuda.set_device,
-        "current_stream": cuda.current_stream,
-        "set_stream": cuda.set_stream,
-        "synchronize": cuda.synchronize,
-        "device_index": cuda.device,
-        "get_memory_info": cuda.mem_get_info,
-        "empty_host_cache": lambda: None,
-    }
-    for name in (
-        "empty_cache", "memory_stats", "memory_allocated", "max_memory_allocated",
-        "memory_reserved", "max_memory_reserved", "reset_accumulated_memory_stats",
-        "reset_peak_memory_stats",
-    ):  # fmt: skip
-        table[name] = getattr(cuda, name)
-    _replace(module, table)
-    memory = sys.modules.get("torch.accelerator.memory")
-    if memory is not None:
-        _replace(memory, {name: value for name, value in table.items() if hasattr(memory, name)})
 
 
 def _backward(face: Face) -> None:
@@ -128,7 +115,9 @@ def _grouping() -> None:
 def _surroundings() -> None:
     """Small things that scripts ask on the way: build flags, NVTX ranges."""
     torch.backends.cuda.is_built = lambda: True
+    torch.cuda._cudart = native.cudart()  # type: ignore[attr-defined]
     torch.version.cuda = "13.0"
+    torch.cuda._initialized = True  # checkpoints keep the devices' random states where it is
     nvtx = SimpleNamespace(
         rangePushA=lambda msg: 0,
         rangePop=lambda: 0,

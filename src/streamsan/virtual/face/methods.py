@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import torch
 
 from streamsan.model.records import Mode
-from streamsan.virtual.face import current
+from streamsan.virtual.face import current, overrides
 from streamsan.virtual.face.below import Below
-from streamsan.virtual.face.streams import Stream
+from streamsan.virtual.face.layouts import NotCoveredError, refuse_unusual
+from streamsan.virtual.face.state import FORKED, UNINITIALIZED
+from streamsan.virtual.face.streams import DeviceStream
 from streamsan.virtual.memory import NOWHERE, PINNED
 
 _T = torch._C.TensorBase
@@ -18,6 +19,7 @@ _ORIGINAL: dict[str, Any] = {
     name: getattr(torch.Tensor, name)
     for name in (
         "to", "cpu", "cuda", "numpy", "tolist", "pin_memory", "type", "__array__", "__deepcopy__",
+        "copy_", "__setitem__",
         "share_memory_", "is_shared",
     )
 }  # fmt: skip
@@ -54,6 +56,8 @@ def _transfer(
     source: torch.Tensor, target: int, dtype: torch.dtype, non_blocking: bool, layout: Any
 ) -> torch.Tensor:
     face = current.face()
+    if not face.enabled:
+        raise RuntimeError(FORKED if target >= 0 else UNINITIALIZED)
     face.backward.follow()
     with Below():
         return face.copier.to(source, target, dtype, non_blocking, layout)
@@ -71,6 +75,8 @@ def move(
     owner = _owner(tensor)
     dtype = dtype or tensor.dtype
     same = owner == target or (owner < 0 and target < 0)
+    if target >= 0:
+        refuse_unusual("Tensor.to", tensor)
     if same:
         return _ORIGINAL["to"](tensor, dtype, non_blocking, copy, memory_format=layout)  # type: ignore[no-any-return]
     if tensor.requires_grad and torch.is_grad_enabled():
@@ -111,6 +117,26 @@ def to(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
     if kwargs or rest:
         raise TypeError(f"to() received an invalid combination of arguments: {[*rest, *kwargs]}")
     return move(self, target, dtype, bool(non_blocking), bool(copy), layout)
+
+
+def copy_(self: torch.Tensor, src: Any, non_blocking: bool = False) -> torch.Tensor:
+    """``Tensor.copy_``: a gradient that comes from another memory has to find its way back."""
+    return _ORIGINAL["copy_"](self, _brought(self, src), non_blocking)  # type: ignore[no-any-return]
+
+
+def setitem(self: torch.Tensor, index: Any, value: Any) -> None:
+    """``Tensor.__setitem__``, likewise."""
+    _ORIGINAL["__setitem__"](self, index, _brought(self, value))
+
+
+def _brought(target: torch.Tensor, value: Any) -> Any:
+    """`value` where the target is, if that matters to autograd; else itself."""
+    if not isinstance(value, torch.Tensor) or not value.requires_grad:
+        return value
+    to, of = _owner(target), _owner(value)
+    if to == of or (to < 0 and of < 0) or not torch.is_grad_enabled():
+        return value
+    return move(value, to if to >= 0 else NOWHERE)
 
 
 def cuda(
@@ -158,17 +184,22 @@ def numpy(self: torch.Tensor, *, force: bool = False) -> Any:
     return array
 
 
-def array(self: torch.Tensor, dtype: Any = None) -> Any:
+def array(self: torch.Tensor, dtype: Any = None, copy: bool | None = None) -> Any:
     """``Tensor.__array__``."""
     result = numpy(self)
-    return result if dtype is None else result.astype(dtype, copy=False)
+    return (
+        result
+        if dtype is None and not copy
+        else result.astype(dtype or result.dtype, copy=bool(copy))
+    )
 
 
 def tolist(self: torch.Tensor) -> Any:
     """``Tensor.tolist``: a blocking download, or a read of pinned memory."""
     owner = _owner(self)
     if owner >= 0:
-        return _ORIGINAL["tolist"](cpu(self.detach()))
+        with torch.no_grad():
+            return _ORIGINAL["tolist"](cpu(self))
     if owner == PINNED:
         current.face().host.touch([(self, PINNED, int(Mode.READ), "self")], "Tensor.tolist")
     return _ORIGINAL["tolist"](self)
@@ -182,6 +213,8 @@ def pin_memory(self: torch.Tensor, device: Any = None) -> torch.Tensor:
     if owner == PINNED:
         return self
     face = current.face()
+    if not face.enabled:
+        raise RuntimeError(FORKED)
     with torch.no_grad(), Below():
         result = face.host.new_pinned(self.detach())
         face.host.touch([(result, PINNED, int(Mode.WRITE), "output")], "aten::_pin_memory")
@@ -193,7 +226,7 @@ def is_pinned(self: torch.Tensor, device: Any = None) -> bool:
     return _owner(self) == PINNED
 
 
-def record_stream(self: torch.Tensor, stream: Stream) -> None:
+def record_stream(self: torch.Tensor, stream: DeviceStream) -> None:
     """``Tensor.record_stream`` (M2): for the whole block, whatever part the tensor shows."""
     face = current.face()
     storage = self.untyped_storage()
@@ -235,6 +268,11 @@ def interface(self: torch.Tensor) -> dict[str, Any]:
         raise AttributeError(
             f"Can't get __cuda_array_interface__ on non-CUDA tensor type: {type_name(self)}"
         )
+    if self.requires_grad:
+        raise RuntimeError(
+            "Can't get __cuda_array_interface__ on Variable that requires grad. If gradients aren't"
+            " required, use var.detach() to get Variable that doesn't require grad."
+        )
     strides = None if self.is_contiguous() else tuple(s * self.itemsize for s in self.stride())
     kinds = {torch.bool: "|b1", torch.uint8: "|u1", torch.int8: "|i1"}
     letter = "f" if self.is_floating_point() else "c" if self.is_complex() else "i"
@@ -244,17 +282,33 @@ def interface(self: torch.Tensor) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def make_wrapper_subclass(*args: Any, **kwargs: Any) -> Any:
+    """``Tensor._make_wrapper_subclass``: refused for the devices, which a CPU build lacks."""
+    devices = [x for x in (*args, *kwargs.values()) if isinstance(x, torch.device)]
+    if any(current.device_of(device) is not None for device in devices):
+        raise NotCoveredError("Tensor._make_wrapper_subclass", "nested and other wrapped")
+    return _make_wrapper_subclass(*args, **kwargs)
+
+
+_make_wrapper_subclass: Any = torch.Tensor._make_wrapper_subclass
+
+
 def replaced() -> dict[str, Any]:
     """Attributes of ``torch.Tensor`` and what stands for them."""
-    for function in (to, cuda, cpu, numpy, tolist):
-        function.__doc__ = inspect.getdoc(_ORIGINAL.get(function.__name__)) or function.__doc__
-    return {
+    methods: dict[str, Any] = {
         "to": to, "cuda": cuda, "cpu": cpu, "numpy": numpy, "__array__": array, "tolist": tolist,
         "pin_memory": pin_memory, "is_pinned": is_pinned, "record_stream": record_stream,
         "type": type_, "get_device": get_device, "share_memory_": share_memory_,
-        "is_shared": is_shared,
-        "device": property(device),
-        "is_cuda": property(lambda self: _owner(self) >= 0),
-        "is_cpu": property(lambda self: device(self).type == "cpu"),
-        "__cuda_array_interface__": property(interface),
+        "is_shared": is_shared, "copy_": copy_, "__setitem__": setitem,
     }  # fmt: skip
+    attributes: dict[str, Any] = {
+        "device": device,
+        "is_cuda": lambda self: _owner(self) >= 0,
+        "is_cpu": lambda self: device(self).type == "cpu",
+        "__cuda_array_interface__": interface,
+    }
+    return {
+        **{name: overrides.method(function, name) for name, function in methods.items()},
+        **{name: overrides.attribute(getter) for name, getter in attributes.items()},
+        "_make_wrapper_subclass": staticmethod(make_wrapper_subclass),
+    }

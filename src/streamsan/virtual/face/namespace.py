@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import torch
 
-from streamsan.virtual.face import current, streams
+from streamsan.virtual.face import current, properties, streams
 from streamsan.virtual.face.random import Generator
-
-CAPABILITY = (9, 0)
-"""Compute capability that the virtual devices report: a recent one, so that scripts take the paths
-they would take on a current GPU."""
-
-NAME = "StreamSan virtual GPU"
 
 
 class device:  # noqa: N801 - torch.cuda.device
@@ -27,8 +20,11 @@ class device:  # noqa: N801 - torch.cuda.device
     def __enter__(self) -> None:
         thread = current.face().gpu.thread
         self._before = thread.device
-        if self._wanted is not None and self._wanted != -1:
-            thread.device = current.face().device_index(self._wanted)
+        wanted = self._wanted
+        if isinstance(wanted, (str, torch.device)) and torch.device(wanted).type != "cuda":
+            raise ValueError(f"Expected a cuda device, but got: {wanted}")
+        if wanted is not None and not (isinstance(wanted, int) and wanted < 0):
+            thread.device = current.face().device_index(wanted)
 
     def __exit__(self, *exc_info: Any) -> None:
         current.face().gpu.thread.device = self._before
@@ -41,21 +37,6 @@ class device_of(device):  # noqa: N801 - torch.cuda.device_of
         super().__init__(obj.get_device() if getattr(obj, "is_cuda", False) else -1)
 
 
-def properties(device: Any = None) -> SimpleNamespace:
-    """What ``get_device_properties`` answers."""
-    face = current.face()
-    index = face.device_index(device)
-    return SimpleNamespace(
-        name=NAME, major=CAPABILITY[0], minor=CAPABILITY[1],
-        total_memory=face.gpu.memory.devices[index].size, multi_processor_count=132, warp_size=32,
-        max_threads_per_multi_processor=2048, max_threads_per_block=1024,
-        regs_per_multiprocessor=65536, shared_memory_per_block=49152,
-        shared_memory_per_block_optin=232448, shared_memory_per_multiprocessor=233472,
-        L2_cache_size=50 << 20, is_integrated=False, is_multi_gpu_board=False, gcnArchName="",
-        uuid=f"virtual-{index}", pci_bus_id=index, pci_device_id=0, pci_domain_id=0,
-    )  # fmt: skip
-
-
 def set_device(device: Any) -> None:
     """Make a device current; a negative index is ignored, as in torch."""
     if isinstance(device, int) and device < 0:
@@ -63,18 +44,18 @@ def set_device(device: Any) -> None:
     current.face().gpu.thread.device = current.face().device_index(device)
 
 
-def current_stream(device: Any = None) -> streams.Stream:
+def current_stream(device: Any = None) -> Any:
     """The calling thread's current stream."""
     return streams.Stream.of(current.native_stream(device))
 
 
-def default_stream(device: Any = None) -> streams.Stream:
+def default_stream(device: Any = None) -> Any:
     """A device's default stream."""
     face = current.face()
     return streams.Stream.of(face.gpu.devices[face.device_index(device)].default)
 
 
-def set_stream(stream: streams.Stream | None) -> None:
+def set_stream(stream: streams.DeviceStream | None) -> None:
     """Make a stream current."""
     if stream is not None:
         stream.used()
@@ -132,6 +113,33 @@ def set_rng_state_all(new_states: list[torch.Tensor]) -> None:
         chosen.set_state(state)
 
 
+def manual_seed(seed: int) -> None:
+    """Start the current device's random numbers over from a seed."""
+    generator().manual_seed(seed)
+
+
+def manual_seed_all(seed: int) -> None:
+    """Start all devices' random numbers over from a seed."""
+    for chosen in current.face().generators:
+        chosen.manual_seed(seed)
+
+
+def seed() -> None:
+    """A fresh seed for the current device."""
+    generator().seed()
+
+
+def can_access_peer(device: Any, peer_device: Any) -> bool:
+    """Whether a device reads another's memory: any other's."""
+    indices = []
+    for value, name in ((device, "Invalid device id"), (peer_device, "Invalid peer device id")):
+        index = torch.cuda._utils._get_device_index(value, optional=True)
+        if not 0 <= index < len(current.face().gpu.devices):
+            raise AssertionError(name)
+        indices.append(index)
+    return indices[0] != indices[1]
+
+
 def seed_all() -> None:
     """A fresh seed, the same for all devices."""
     fresh = generator().seed()
@@ -142,28 +150,6 @@ def seed_all() -> None:
 def is_current_stream_capturing() -> bool:
     """Whether work goes into a graph."""
     return current.native_stream().capture is not None
-
-
-class Refused:
-    """Stands for what the virtual machine does not have: says so when it is called."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __call__(self, *_: Any, **__: Any) -> Any:
-        """Raise NotImplementedError."""
-        raise NotImplementedError(
-            f"torch.cuda.{self._name} is not covered by StreamSan's virtual GPU"
-            " (docs/virtual_gpu.md lists what is)"
-        )
-
-
-NOT_COVERED = (
-    "caching_allocator_alloc", "caching_allocator_delete", "change_current_allocator", "MemPool",
-    "use_mem_pool", "cudart", "GreenContext", "list_gpu_processes", "temperature", "power_draw",
-    "clock_rate", "utilization", "memory_usage", "host_memory_stats",
-)  # fmt: skip
-"""Names of torch.cuda that raise one clear error."""
 
 
 def functions() -> dict[str, Any]:
@@ -183,14 +169,12 @@ def functions() -> dict[str, Any]:
         "device_of": device_of,
         "_exchange_device": exchange_device,
         "_maybe_exchange_device": exchange_device,
-        "get_device_properties": properties,
-        "get_device_name": lambda device=None: properties(device).name,
-        "get_device_capability": lambda device=None: CAPABILITY,
-        "get_arch_list": lambda: [f"sm_{CAPABILITY[0]}{CAPABILITY[1]}"],
+        "get_device_properties": properties.of,
+        "get_device_name": lambda device=None: properties.of(device).name,
+        "get_device_capability": lambda device=None: properties.CAPABILITY,
+        "get_arch_list": lambda: ["sm_{}{}".format(*properties.CAPABILITY)],
         "get_gencode_flags": lambda: "",
-        "can_device_access_peer": lambda device, peer: (
-            face().device_index(device) != face().device_index(peer)
-        ),
+        "can_device_access_peer": can_access_peer,
         "is_bf16_supported": lambda including_emulation=True: True,
         "is_tf32_supported": lambda: True,
         "current_blas_handle": lambda: 0,
@@ -207,9 +191,9 @@ def functions() -> dict[str, Any]:
         "ipc_collect": lambda: None,
         "_sleep": _sleep,
         "default_generators": face().generators,
-        "manual_seed": lambda seed: generator().manual_seed(seed),
-        "manual_seed_all": _each("manual_seed"),
-        "seed": lambda: generator().seed(),
+        "manual_seed": manual_seed,
+        "manual_seed_all": manual_seed_all,
+        "seed": seed,
         "seed_all": seed_all,
         "initial_seed": lambda: generator().initial_seed(),
         "get_rng_state": lambda device="cuda": generator(device).get_state(),
@@ -217,8 +201,5 @@ def functions() -> dict[str, Any]:
         "set_rng_state": set_rng_state,
         "set_rng_state_all": set_rng_state_all,
         "is_current_stream_capturing": is_current_stream_capturing,
-        "set_sync_debug_mode": lambda mode: None,
-        "get_sync_debug_mode": lambda: 0,
     }
-    table.update((name, Refused(name)) for name in NOT_COVERED)
     return table

@@ -19,28 +19,39 @@ sequence_number = torch._C._autograd._get_sequence_nr
 
 
 class Nodes:
-    """Forward stacks of nodes. Numbers of several threads may collide; a later node then wins."""
+    """Forward stacks of nodes. Numbers of several threads may collide; a later node then wins.
+
+    With each stack goes its `maker`: what the caller of `note` wants to know of the thread again.
+    """
 
     def __init__(self, stack: Callable[[], int]) -> None:
         self._stack = stack
-        self._stacks: dict[int, int] = {}
+        self._notes: dict[int, tuple[int, Any]] = {}
         self._named = threading.local()
 
-    def note(self) -> None:
+    def note(self, maker: Any = None) -> None:
         """An operator that makes a node runs now in the calling thread."""
-        stacks = self._stacks
-        stacks[sequence_number() - 1] = self._stack()
-        if len(stacks) > _KEPT:
-            for number in sorted(stacks)[: _KEPT // 2]:
-                stacks.pop(number, None)
+        notes = self._notes
+        notes[sequence_number() - 1] = (self._stack(), maker)
+        if len(notes) > _KEPT:
+            for number in sorted(notes)[: _KEPT // 2]:
+                notes.pop(number, None)
+
+    def maker(self, number: int) -> Any:
+        """The maker noted last with a sequence number, or None."""
+        return self._notes.get(number, (NONE, None))[1]
 
     def running(self) -> tuple[str, int]:
         """Name of the node at work in this thread, and the stack of its forward operation."""
         node: Any = current_node()
         if node is None:
             return "", NONE
+        # Not the node itself: to keep one is to keep its graph and the accumulators of its leaves,
+        # and the next forward pass would find them again, with the stream that they were born on.
+        number = node._sequence_nr()
+        key = (type(node), number)
         named: tuple[Any, str, int] | None = getattr(self._named, "value", None)
-        if named is None or named[0] is not node:
-            named = (node, node.name(), self._stacks.get(node._sequence_nr(), NONE))
+        if named is None or named[0] != key:
+            named = (key, node.name(), self._notes.get(number, (NONE, None))[0])
             self._named.value = named
         return named[1], named[2]

@@ -7,6 +7,7 @@ own, so the order in which work runs changes nothing. CUDA's Philox generators c
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -25,6 +26,21 @@ def _mix(value: int) -> int:
     return value ^ (value >> 31)
 
 
+_known: weakref.WeakValueDictionary[int, Generator] = weakref.WeakValueDictionary()
+"""Virtual generators by their C++ object: operators get to see another Python object of it."""
+
+
+def virtual_generator(generator: Any) -> Generator | None:
+    """The virtual generator that an operator's argument stands for, or None."""
+    return None if generator is None else _known.get(generator._cdata)
+
+
+def refuse_virtual(kwargs: dict[str, Any]) -> None:
+    """Raise RuntimeError where an operator of the host is given a device's generator."""
+    if virtual_generator(kwargs.get("generator")) is not None:
+        raise RuntimeError("Expected a 'cpu' device type for generator but found 'cuda'")
+
+
 class Generator(torch.Generator):
     """``torch.Generator`` of a virtual device; underneath, a CPU generator that is never used."""
 
@@ -34,6 +50,7 @@ class Generator(torch.Generator):
 
     def __init__(self, device: Any = "cuda") -> None:
         self._device = torch.device(device)
+        _known[self._cdata] = self  # type: ignore[attr-defined]
         self._seed = 0
         self._offset = 0
 
@@ -103,11 +120,11 @@ def seeded(seed: int) -> Iterator[None]:
         host.set_state(state)
 
 
-def with_seed(function: Callable[..., Any], seed: int) -> Callable[..., Any]:
-    """`function`, drawing from `seed` whenever it is called."""
+def with_seed(function: Callable[..., Any], seed: Callable[[], int]) -> Callable[..., Any]:
+    """`function`, drawing from the seed that `seed` gives whenever it is called."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        with seeded(seed):
+        with seeded(seed()):
             return function(*args, **kwargs)
 
     return call

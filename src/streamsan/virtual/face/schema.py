@@ -5,8 +5,10 @@ Both recorders use this: the virtual GPU to run operators, and all to say what t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 import torch
 from torch._ops import OpOverload
@@ -14,6 +16,7 @@ from torch._ops import OpOverload
 from streamsan.model.records import Mode, OpKind
 
 Tag = torch.Tag
+Key = torch._C.DispatchKey
 
 
 class Role(Enum):
@@ -41,7 +44,13 @@ class Plan:
     value to go on, `random` whether it draws random numbers, `uninitialized` whether its outputs
     are left as the memory was, `host_index` whether host index tensors may stand beside device
     tensors, `masked` whether a boolean index among them makes the host wait for its count,
-    `single` whether it returns one thing that is no list.
+    `single` whether it returns one thing that is no list, `writes` whether an argument is written,
+    `out` whether one is there for nothing else, `whole_storage` whether it looks at all bytes of a
+    tensor's storage, `on_host` which of its returns are host tensors, `at_once` whether it cannot
+    be put off, `exact_meta` whether its meta kernel is that of the CPU.
+
+    `training` is the place and name of the argument that says whether running statistics are
+    updated, (-1, "") where they always are, None where there are none: schemas do not declare it.
     """
 
     op: OpOverload
@@ -57,6 +66,26 @@ class Plan:
     host_index: bool
     masked: bool
     single: bool
+    writes: bool
+    out: bool
+    whole_storage: bool
+    on_host: tuple[int, ...]
+    at_once: bool
+    exact_meta: bool
+    training: tuple[int, str] | None
+
+    def touched(
+        self, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Sequence[tuple[int, str, int]]:
+        """`tensors`, with the modes of this call."""
+        if self.training is None:
+            return self.tensors
+        position, name = self.training
+        on = args[position] if 0 <= position < len(args) else kwargs.get(name)
+        if name and not on:
+            return self.tensors
+        updated = int(Mode.READ_WRITE)
+        return [(p, n, updated if n in _STATISTICS else mode) for p, n, mode in self.tensors]
 
 
 # Arguments that these overwrite without reading them.
@@ -81,6 +110,8 @@ _METADATA_OPS = {
 _SYNCHRONIZES = {
     "_local_scalar_dense", "equal", "nonzero", "is_nonzero", "masked_select", "_unique2",
     "unique_dim", "unique_consecutive", "repeat_interleave", "allclose", "histogram", "bincount",
+    "_ctc_loss",
+    "_linalg_check_errors",
 }  # fmt: skip
 
 _FILLS = {"fill_", "zero_", "full", "zeros", "ones", "zeros_like", "ones_like", "full_like"}
@@ -88,11 +119,31 @@ _FILLS = {"fill_", "zero_", "full", "zeros", "ones", "zeros_like", "ones_like", 
 # Operators that take index tensors of host memory beside device tensors (CUDA builds upload them).
 _HOST_INDEX = {
     "index", "index_put_", "index_put", "_index_put_impl_", "_pack_padded_sequence",
-    "_pad_packed_sequence", "_cudnn_rnn", "bincount",
+    "_pad_packed_sequence", "_cudnn_rnn", "bincount", "mkldnn_rnn_layer_backward",
 }  # fmt: skip
 
-# With a boolean mask these first count its elements, which the host waits for.
+# With a boolean mask these first count its elements, which the host waits for; an index or a value
+# of host memory is uploaded, which it waits for too.
 _MASKED = {"index", "index_put_", "index_put", "_index_put_impl_"}
+
+
+# Results that stay in host memory, by their number: the host made them, or (the workspace of
+# recurrent layers) their contents depend on their address.
+_ON_HOST = {"_pack_padded_sequence": (1,), "mkldnn_rnn_layer": (3,)}
+
+# These cannot be put off: they read host memory that must not move, or the layout of their results
+# depends on values that a CUDA kernel does not look at.
+_AT_ONCE = {*_ON_HOST, "mkldnn_rnn_layer_backward", "linalg_lstsq"}
+
+# These copy the whole storage of a tensor (clone_preserve_strides).
+_WHOLE_STORAGE = {"select_scatter", "slice_scatter", "diagonal_scatter", "as_strided_scatter"}
+
+
+_STATISTICS = {"running_mean", "running_var"}
+_UPDATES_STATISTICS = {
+    "native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm", "batch_norm_update_stats",
+    "batch_norm_gather_stats", "batch_norm_gather_stats_with_counts",
+}  # fmt: skip
 
 
 def _holds_tensor(kind: str) -> bool:
@@ -144,16 +195,31 @@ def make_plan(op: OpOverload) -> Plan:
         host_index=base in _HOST_INDEX,
         masked=base in _MASKED,
         single=len(schema.returns) == 1 and not str(schema.returns[0].type).startswith("List"),
+        writes=writes,
+        out=any(argument.is_out for argument in schema.arguments),
+        whole_storage=base in _WHOLE_STORAGE,
+        training=_training(op) if base in _UPDATES_STATISTICS else None,
+        on_host=_ON_HOST.get(base, ()),
+        at_once=base in _AT_ONCE,
+        exact_meta=op.has_kernel_for_dispatch_key(Key.Meta) and Key.Meta not in op.py_kernels,
     )
+
+
+def _training(op: OpOverload) -> tuple[int, str]:
+    """Place and name of the argument that says whether running statistics are updated."""
+    for position, argument in enumerate(op._schema.arguments):
+        if argument.name in ("training", "train"):
+            return position, argument.name
+    return -1, ""
 
 
 def _role(op: OpOverload, base: str, view: bool) -> Role:
     if base in ("copy_", "_to_copy"):
         return Role.COPY
-    if base in _METADATA_OPS:
+    if base in _METADATA_OPS or Tag.inplace_view in op.tags:
         return Role.METADATA
-    key = torch._C.DispatchKey.CompositeImplicitAutograd
-    if op.has_kernel_for_dispatch_key(key) and op._can_decompose():
+    composite = op.has_kernel_for_dispatch_key(Key.CompositeImplicitAutograd)
+    if composite and not op.has_kernel_for_dispatch_key(Key.CPU) and op._can_decompose():
         return Role.COMPOSITE
     return Role.METADATA if view else Role.COMPUTE
 

@@ -11,9 +11,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from streamsan.model.records import Mode
 from streamsan.virtual.face.backward import Backward
 from streamsan.virtual.face.copies import Copier, copy_handler
-from streamsan.virtual.face.execute import Executor, operands
+from streamsan.virtual.face.execute import Executor, Operand, operands
 from streamsan.virtual.face.host import Host
-from streamsan.virtual.face.random import Generator
+from streamsan.virtual.face.random import Generator, refuse_virtual
 from streamsan.virtual.face.schema import PLANS, Plan, Role
 from streamsan.virtual.face.storage import Storages
 from streamsan.virtual.face.tensors import Tensors
@@ -26,12 +26,18 @@ FORKED = (
 )
 """What a CUDA build says in a forked child, where the devices are not to be had."""
 
+UNINITIALIZED = "CUDA error: initialization error"
+"""What it says there when a tensor of the parent's is used."""
+
 
 class Local(threading.local):
-    """Per thread: the owner of the last operator's tensors, and stand-ins for moved arguments."""
+    """Per thread: the owner of the last operator's tensors, whether a function is at work that
+    takes host tensors beside those of a device, and stand-ins for moved arguments.
+    """
 
     def __init__(self) -> None:
         self.last = NOWHERE
+        self.mixed = False
         self.placed: dict[int, torch.Tensor] = {}
         self.views: list[torch.Tensor] = []
 
@@ -64,7 +70,7 @@ class Face:
             named: int | None = device.index
             index = self.gpu.thread.device if named is None else named
         if not 0 <= index < len(self.gpu.devices):
-            raise RuntimeError("CUDA error: invalid device ordinal")
+            raise self.gpu.captures.error("invalid device ordinal")
         return index
 
     def device_of(self, owner: int) -> torch.device:
@@ -72,8 +78,18 @@ class Face:
         return torch.device("cuda", owner) if owner >= 0 else torch.device("cpu")
 
 
+_PLAIN = torch.Tensor.__torch_dispatch__
+
+
 class VirtualMode(TorchDispatchMode):
     """Sends operators of device and pinned tensors to the virtual machine."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled on the virtual machine, so the seconds that it takes to import the
+        compiler, only to keep it out of this mode, can be saved.
+        """
+        return False
 
     def __init__(self, face: Face) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -89,15 +105,15 @@ class VirtualMode(TorchDispatchMode):
         """Run one operator."""
         face = self._face
         kwargs = kwargs or {}
+        if any(kind.__torch_dispatch__ is not _PLAIN for kind in types):
+            # A subclass takes its operators apart, and we see the parts.
+            return NotImplemented
         if not face.enabled:
-            if getattr(kwargs.get("device"), "type", "") == "cuda":
-                raise RuntimeError(FORKED)
-            return func(*args, **kwargs)
+            return in_forked_child(face, func, args, kwargs)
         face.backward.follow()
         plan = PLANS[func]
         if plan.role is Role.COMPOSITE:
-            with self:
-                return func.decompose(*args, **kwargs)
+            return self._composite(plan, func, args, kwargs)
         if plan.role is Role.COPY:
             return self._copy(func, args, kwargs)
         found = operands(plan, face.tensors, args, kwargs)
@@ -112,12 +128,36 @@ class VirtualMode(TorchDispatchMode):
             return metadata(face, plan, func, args, kwargs)
         if found:
             face.local.last = device
+        return self._compute(plan, func, args, kwargs, found, device)
+
+    def _compute(
+        self,
+        plan: Plan,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        found: list[Operand],
+        device: int,
+    ) -> Any:
+        face = self._face
         if device >= 0:
             with face.backward.summing(plan.name, device):
                 return face.executor.compute(plan, args, kwargs, found, device)
+        if plan.random:
+            refuse_virtual(kwargs)
         if device == PINNED:
             return face.host.run(plan, func, args, kwargs)
         return func(*args, **kwargs)
+
+    def _composite(
+        self, plan: Plan, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        local = self._face.local
+        found = operands(plan, self._face.tensors, args, kwargs)
+        if found:
+            local.last = max(owner for _, owner, _, _ in found)
+        with self:
+            return func.decompose(*args, **kwargs)
 
     def _copy(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         face = self._face
@@ -139,15 +179,34 @@ class VirtualMode(TorchDispatchMode):
             target = PINNED
         elif device is None and like >= 0:
             target = like
-        elif asked or device is None:
+        elif asked or device is None or (face.local.mixed and not _floating(kwargs)):
             target = NOWHERE
         else:
             target = like if like >= 0 else face.local.last
         options = {k: v for k, v in kwargs.items() if k not in ("device", "pin_memory")}
+        if target < 0 and plan.random:
+            refuse_virtual(kwargs)
         if target == NOWHERE or (target == PINNED and not (asked and kwargs["pin_memory"])):
             return plan.op(*args, **options, **({"device": torch.device("cpu")} if device else {}))
         face.local.last = target
         return make(face, plan, args, options, target)
+
+
+def _floating(options: dict[str, Any]) -> bool:
+    dtype = options.get("dtype")
+    return dtype is None or dtype.is_floating_point or dtype.is_complex
+
+
+def in_forked_child(face: Face, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run an operator where there are no devices any more."""
+    if getattr(kwargs.get("device"), "type", "") == "cuda":
+        raise RuntimeError(FORKED)
+    plan = PLANS[func]
+    if plan.role is not Role.METADATA:
+        found = operands(plan, face.tensors, args, kwargs)
+        if any(owner >= 0 for _, owner, _, _ in found):
+            raise RuntimeError(UNINITIALIZED)
+    return func(*args, **kwargs)
 
 
 def make(
@@ -177,5 +236,13 @@ def metadata(
     if base == "is_pinned":
         return face.tensors.owner(args[0]) == PINNED
     if base in ("resize_", "resize_as_") and face.tensors.owner(args[0]) >= 0:
-        return face.storages.resize_tensor(args[0], func, args, kwargs)
+        other = args[1]
+        sizes = tuple(other.shape) if isinstance(other, torch.Tensor) else tuple(other)
+        layout = kwargs.get("memory_format")
+        if layout is torch.preserve_format and isinstance(other, torch.Tensor):
+            strides = torch.empty_like(other, device="meta").stride()
+        else:
+            layout = None if layout is torch.preserve_format else layout
+            strides = torch.empty(sizes, device="meta", memory_format=layout).stride()
+        return face.storages.resize_tensor(args[0], sizes, strides)
     return func(*args, **kwargs)

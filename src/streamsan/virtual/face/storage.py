@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from streamsan.virtual.gpu import Live
+from streamsan.model.records import Access, CopyKind, Mode, OpKind
+from streamsan.virtual.devices import Live
+from streamsan.virtual.face.tensors import native_pointer
+from streamsan.virtual.streams import Stream
 
 if TYPE_CHECKING:
     from streamsan.virtual.face.state import Face
@@ -30,14 +33,14 @@ class Storages:
 
     def owner(self, storage: torch.UntypedStorage) -> int:
         """Device index of a storage, PINNED, or NOWHERE."""
-        return self._gpu.memory.owner(_native_pointer(storage))
+        return self._gpu.memory.owner(native_pointer(storage))
 
     def place(self, storage: torch.UntypedStorage) -> tuple[int, int]:
         """Address and size in bytes of a storage now."""
         moved = self._tensors.moved.get(storage._cdata)
         if moved is not None:
             return moved
-        pointer = _native_pointer(storage)
+        pointer = native_pointer(storage)
         size = _native_nbytes(storage)
         return pointer, 0 if pointer in self._nowhere() else size
 
@@ -56,8 +59,7 @@ class Storages:
             live = self._gpu.allocate(owner, size, stream) if size else None
             kept = min(old, size)
             if live is not None and kept:
-                target = live.block.address
-                self._gpu.submit(stream, lambda: _move(target, address, kept))
+                self._keep(owner, stream, live.block.address, address, kept)
             previous = self._live.pop(key, None) or self._gpu.live.get(address if old else 0)
             self._watch(storage, key, previous)
             if previous is not None:
@@ -67,6 +69,21 @@ class Storages:
             self._tensors.moved[key] = (live.block.address if live else null, size)
             if live is not None:
                 self._live[key] = live
+
+    def _keep(self, owner: int, stream: Stream, target: int, source: int, size: int) -> None:
+        """Copy what a storage keeps to its new memory, on the current stream."""
+        self._gpu.submit(stream, lambda: _move(target, source, size))
+        accesses = (
+            Access(owner, source, size, (), (), int(Mode.READ), "self"),
+            Access(owner, target, size, (), (), int(Mode.WRITE), "self"),
+        )
+        self._face.executor.emit(
+            int(OpKind.COPY),
+            "aten::resize_",
+            stream,
+            accesses,
+            int(CopyKind.DEVICE_TO_DEVICE),
+        )
 
     def _watch(self, storage: torch.UntypedStorage, key: int, born: Live | None) -> None:
         """Free the memory of a moved storage when the storage, and so its first buffer, dies."""
@@ -84,12 +101,9 @@ class Storages:
             self._gpu.drop(live)
 
     def resize_tensor(
-        self, tensor: torch.Tensor, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, tensor: torch.Tensor, sizes: tuple[int, ...], strides: tuple[int, ...]
     ) -> torch.Tensor:
-        """``resize_`` and ``resize_as_`` of a device tensor."""
-        other = args[1]
-        sizes = tuple(other.shape) if isinstance(other, torch.Tensor) else tuple(other)
-        strides = torch.empty(sizes, device="meta").stride()
+        """Give a device tensor another layout, and more memory where it needs it."""
         needed = _needed(sizes, strides, int(tensor.storage_offset())) * tensor.itemsize
         storage = tensor.untyped_storage()
         address, size = self.place(storage)
@@ -97,9 +111,9 @@ class Storages:
             result = self._tensors.new(self.owner(storage), tensor.dtype, sizes, strides)
             kept = min(size, needed)
             stream = self._gpu.current_stream(self.owner(storage))
-            target = result.untyped_storage().data_ptr()
+            target = native_pointer(result.untyped_storage())
             if kept:
-                self._gpu.submit(stream, lambda: _move(target, address, kept))
+                self._keep(self.owner(storage), stream, target, address, kept)
             return tensor.set_(result.untyped_storage(), tensor.storage_offset(), sizes, strides)
         return tensor.set_(storage, tensor.storage_offset(), sizes, strides)
 
@@ -107,7 +121,7 @@ class Storages:
         """A host copy of a device storage (blocking)."""
         address, size = self.place(storage)
         owner = self.owner(storage)
-        flat = self._tensors.view((address, torch.uint8, (size,), (1,)))
+        flat = self._tensors.view((address, torch.uint8, (size,), (1,), 0))
         result = torch.empty(size, dtype=torch.uint8)
         if size:
             self._copy(result, flat, owner)
@@ -125,7 +139,7 @@ class Storages:
         result = self.empty(size, device)
         if size:
             flat = torch.empty(0, dtype=torch.uint8).set_(storage)
-            target = self._tensors.view((_native_pointer(result), torch.uint8, (size,), (1,)))
+            target = self._tensors.view((native_pointer(result), torch.uint8, (size,), (1,), 0))
             self._copy(target, flat, device)
         return result
 
@@ -140,8 +154,8 @@ class Storages:
         owner = self.owner(storage)
         result = self.empty(size, owner)
         if size:
-            source = self._tensors.view((address, torch.uint8, (size,), (1,)))
-            target = self._tensors.view((_native_pointer(result), torch.uint8, (size,), (1,)))
+            source = self._tensors.view((address, torch.uint8, (size,), (1,), 0))
+            target = self._tensors.view((native_pointer(result), torch.uint8, (size,), (1,), 0))
             from streamsan.virtual.face.below import Below
             from streamsan.virtual.face.schema import PLANS
 
@@ -157,7 +171,6 @@ class Storages:
         return result
 
 
-_native_pointer = torch.UntypedStorage.data_ptr
 _native_nbytes = torch.UntypedStorage.nbytes
 
 

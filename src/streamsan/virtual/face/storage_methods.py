@@ -14,6 +14,7 @@ _ORIGINAL: dict[str, Any] = {
     for name in (
         "device", "to", "cuda", "cpu", "clone", "resize_", "nbytes", "size", "__len__", "data_ptr",
         "copy_", "is_pinned", "tolist", "fill_", "_share_filename_cpu_", "_share_fd_cpu_",
+        "_write_file",
     )
 }  # fmt: skip
 
@@ -82,6 +83,10 @@ def _tolist(self: torch.UntypedStorage) -> list[Any]:
     return _ORIGINAL["tolist"](_cpu(self) if _owner(self) >= 0 else self)  # type: ignore[no-any-return]
 
 
+def _write_file(self: torch.UntypedStorage, *args: Any) -> None:
+    _ORIGINAL["_write_file"](_cpu(self) if _owner(self) >= 0 else self, *args)
+
+
 def replaced() -> dict[str, Any]:
     """Attributes of ``torch.UntypedStorage`` and what stands for them."""
     return {
@@ -89,7 +94,7 @@ def replaced() -> dict[str, Any]:
         "is_cuda": property(lambda self: _owner(self) >= 0),
         "nbytes": _nbytes, "size": _nbytes, "__len__": _nbytes, "data_ptr": _data_ptr,
         "resize_": _resize, "cpu": _cpu, "cuda": _cuda, "to": _to, "clone": _clone,
-        "tolist": _tolist,
+        "tolist": _tolist, "_write_file": _write_file,
         "is_pinned": lambda self, device="cuda": _owner(self) == -1,
         "get_device": lambda self: max(_owner(self), -1),
     }  # fmt: skip

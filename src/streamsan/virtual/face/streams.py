@@ -1,21 +1,32 @@
-"""``torch.cuda.Stream`` and ``Event`` of the virtual machine."""
+"""Streams and events of the virtual machine: ``torch.Stream``, ``torch.cuda.Stream`` and so on."""
 
 from __future__ import annotations
 
+import ctypes
 import weakref
 from typing import Any, ClassVar
 
+import torch
+
 from streamsan.model.records import Misuse
+from streamsan.virtual.devices import PRIORITIES
 from streamsan.virtual.face import current
 from streamsan.virtual.gpu import Gpu
 from streamsan.virtual.streams import Stream as NativeStream
 
+_HostStream, _HostEvent = torch.Stream, torch.Event
 
-class Stream:
-    """A stream object. Objects of one native stream are equal; the 33rd of a pool is the first."""
+
+def _of_host(device: Any) -> bool:
+    """Whether a device argument names another sort of device than the virtual machine's."""
+    return device is not None and not isinstance(device, int) and torch.device(device).type == "cpu"
+
+
+class DeviceStream:
+    """``torch.Stream``. Objects of one native stream are equal; the 33rd of a pool is the first."""
 
     native: NativeStream
-    _objects: ClassVar[dict[tuple[int, int], list[weakref.ref[Stream]]]] = {}
+    _objects: ClassVar[dict[tuple[int, int], weakref.WeakValueDictionary[int, DeviceStream]]] = {}
 
     def __new__(
         cls,
@@ -26,8 +37,10 @@ class Stream:
         device_index: int | None = None,
         device_type: int | None = None,
         **_: Any,
-    ) -> Stream:
+    ) -> Any:
         """A stream of the pool, or (by its id) the object of a known one."""
+        if _of_host(device):
+            return _HostStream(device=device)
         face = current.face()
         self = super().__new__(cls)
         if stream_id is not None:
@@ -36,13 +49,14 @@ class Stream:
         else:
             index = face.device_index(device)
             self.native = face.gpu.new_stream(index, priority)
-            cls._objects.setdefault((index, self.native.handle), []).append(weakref.ref(self))
+            key = (index, self.native.handle)
+            cls._objects.setdefault(key, weakref.WeakValueDictionary())[id(self)] = self
         return self
 
     def __init__(self, *_: Any, **__: Any) -> None: ...
 
     @classmethod
-    def of(cls, stream: NativeStream) -> Stream:
+    def of(cls, stream: NativeStream) -> Any:
         """The object of a native stream."""
         self = object.__new__(cls)
         self.native = stream
@@ -57,12 +71,12 @@ class Stream:
         if self.native.default:
             return
         self.__dict__["_used"] = True
-        for reference in self._objects.get((self.native.device, self.native.handle), []):
-            other = reference()
-            if other is not None and other is not self and other.__dict__.get("_used"):
+        objects = self._objects.get((self.native.device, self.native.handle))
+        for other in list(objects.values()) if objects is not None else ():
+            if other is not self and other.__dict__.get("_used"):
                 self._tell(other)
 
-    def _tell(self, other: Stream) -> None:
+    def _tell(self, other: DeviceStream) -> None:
         """Say once that two objects in use are one stream."""
         if other.__dict__.get("_told"):
             return
@@ -116,30 +130,31 @@ class Stream:
 
     @property
     def _as_parameter_(self) -> Any:
-        import ctypes
-
         return ctypes.c_void_p(self.native.handle)
 
     @staticmethod
     def priority_range() -> tuple[int, int]:
         """Least and greatest priority."""
-        return (0, -5)
+        return PRIORITIES
 
-    def wait_event(self, event: Event) -> None:
+    def wait_event(self, event: DeviceEvent) -> None:
         """Later work of this stream comes after the event's latest record (E2)."""
         self._gpu.wait(self.native, event.native)
 
-    def wait_stream(self, stream: Stream) -> None:
+    def wait_stream(self, stream: DeviceStream) -> None:
         """Later work of this stream comes after all work `stream` has now."""
         event = self._gpu.new_event()
         self._gpu.record(event, stream.native)
         self._gpu.wait(self.native, event)
 
-    def record_event(self, event: Event | None = None) -> Event:
+    def record_event(self, event: Any = None) -> Any:
         """Record an event on this stream (E1)."""
-        event = event or Event()
+        event = self._event() if event is None else event
         event.record(self)
         return event
+
+    def _event(self) -> Any:
+        return DeviceEvent()
 
     def query(self) -> bool:
         """Whether all work is done (E4)."""
@@ -153,7 +168,7 @@ class Stream:
         """Whether work goes into a graph."""
         return self.native.capture is not None
 
-    def __enter__(self) -> Stream:
+    def __enter__(self) -> DeviceStream:
         context = current.stream_context(self)
         context.__enter__()
         self.__dict__.setdefault("_contexts", []).append(context)
@@ -163,13 +178,26 @@ class Stream:
         self.__dict__["_contexts"].pop().__exit__(*exc_info)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Stream) and other.native is self.native
+        return isinstance(other, DeviceStream) and other.native is self.native
 
     def __hash__(self) -> int:
         return hash((self.native.device, self.native.handle))
 
     def __cuda_stream__(self) -> tuple[int, int]:
         return (0, self.native.handle)
+
+    def __repr__(self) -> str:
+        return (
+            f"torch.Stream device_type=cuda, device_index={self.native.device},"
+            f" stream_id={self.native.handle}"
+        )
+
+
+class Stream(DeviceStream):
+    """``torch.cuda.Stream``."""
+
+    def _event(self) -> Any:
+        return Event()
 
     def __repr__(self) -> str:
         return f"<torch.cuda.Stream device={self.device} cuda_stream={self.native.handle:#x}>"
@@ -186,17 +214,20 @@ class ExternalStream(Stream):
         return self
 
 
-class Event:
-    """An event object, recorded lazily on the device of its first stream."""
+class DeviceEvent:
+    """``torch.Event``: an event object, recorded lazily on the device of its first stream."""
+
+    def __new__(cls, device: Any = None, **_: Any) -> Any:
+        """An event of the virtual machine, or of the host."""
+        return _HostEvent(device) if _of_host(device) else super().__new__(cls)
 
     def __init__(
         self,
+        device: Any = None,
+        *,
         enable_timing: bool = False,
         blocking: bool = False,
         interprocess: bool = False,
-        external: bool = False,
-        *,
-        device: Any = None,
     ) -> None:
         if interprocess:
             raise NotImplementedError("the virtual GPU has no events that other processes share")
@@ -204,11 +235,15 @@ class Event:
         self._timing = enable_timing
 
     @classmethod
-    def from_ipc_handle(cls, *_: Any) -> Event:
+    def from_ipc_handle(cls, *_: Any) -> Any:
         """Not to be had."""
         raise NotImplementedError("the virtual GPU has no events that other processes share")
 
-    def record(self, stream: Stream | None = None) -> None:
+    def ipc_handle(self) -> Any:
+        """Not to be had."""
+        raise NotImplementedError("the virtual GPU has no events that other processes share")
+
+    def record(self, stream: DeviceStream | None = None) -> None:
         """Stand for all work of `stream` (by default the current one) so far (E1)."""
         gpu = current.face().gpu
         chosen = stream.native if stream is not None else current.native_stream()
@@ -220,7 +255,7 @@ class Event:
             )
         gpu.record(self.native, chosen)
 
-    def wait(self, stream: Stream | None = None) -> None:
+    def wait(self, stream: DeviceStream | None = None) -> None:
         """Later work of `stream` comes after the latest record (E2)."""
         chosen = stream.native if stream is not None else current.native_stream()
         current.face().gpu.wait(chosen, self.native)
@@ -233,26 +268,24 @@ class Event:
         """Wait for the latest record (E3)."""
         current.face().gpu.sync_event(self.native)
 
-    def elapsed_time(self, end_event: Event) -> float:
+    def elapsed_time(self, end_event: DeviceEvent) -> float:
         """Milliseconds from this event to another, both recorded and reached."""
-        for event in (self, end_event):
-            if not event._timing:
-                raise ValueError("Both events must be created with argument 'enable_timing=True'.")
-            if not event.native.recorded:
-                raise ValueError("Both events must be recorded before calculating elapsed time.")
-            if not event.native.done:
-                raise RuntimeError("CUDA error: device not ready")
+        captures = current.face().gpu.captures
+        events = (self, end_event)
+        if not all(event._timing for event in events):
+            raise ValueError("Both events must be created with argument 'enable_timing=True'.")
+        if not all(event.native.recorded for event in events):
+            raise ValueError("Both events must be recorded before calculating elapsed time.")
+        if self.device != end_event.device:
+            raise captures.error("invalid resource handle")
+        if not all(event.query() for event in events):
+            raise captures.error("device not ready")
         return max(0.0, (end_event.native.time - self.native.time) * 1000.0)
 
     @property
     def event_id(self) -> int:
-        """A number of its own."""
-        return self.native.number
-
-    @property
-    def cuda_event(self) -> int:
-        """The native handle."""
-        return self.native.number
+        """The native handle; 0 before the first record."""
+        return 0x2000 + self.native.number if self.native.recorded else 0
 
     @property
     def device(self) -> Any:
@@ -260,10 +293,43 @@ class Event:
         stream = self.native.stream
         return None if stream is None else current.face().device_of(stream.device)
 
-    def ipc_handle(self) -> Any:
-        """Not to be had."""
-        raise NotImplementedError("the virtual GPU has no events that other processes share")
+    def __repr__(self) -> str:
+        index = -1 if self.native.stream is None else self.native.stream.device
+        return (
+            f"torch.Event device_type=cuda, device_index={index},"
+            f" event_flag={int(self._timing)}, event_id={self.event_id}"
+        )
+
+
+class Event(DeviceEvent):
+    """``torch.cuda.Event``."""
+
+    def __new__(cls, *_: Any, **__: Any) -> Any:
+        """An event of the virtual machine."""
+        return object.__new__(cls)
+
+    def __init__(
+        self,
+        enable_timing: bool = False,
+        blocking: bool = False,
+        interprocess: bool = False,
+        external: bool = False,
+        *,
+        device: Any = None,
+    ) -> None:
+        super().__init__(
+            device, enable_timing=enable_timing, blocking=blocking, interprocess=interprocess
+        )
+
+    @property
+    def cuda_event(self) -> int:
+        """The native handle; 0 before the first record."""
+        return self.event_id
+
+    @property
+    def _as_parameter_(self) -> Any:
+        return ctypes.c_void_p(self.event_id)
 
     def __repr__(self) -> str:
-        state = "recorded" if self.native.recorded else "uninitialized"
+        state = f"{self.event_id:#x}" if self.native.recorded else "uninitialized"
         return f"<torch.cuda.Event {state}>"

@@ -14,11 +14,19 @@ import torch
 
 from streamsan.model.extent import canonical
 from streamsan.model.records import HOST, Access
-from streamsan.virtual.gpu import Gpu, Live
+from streamsan.virtual.devices import Live
+from streamsan.virtual.gpu import Gpu
 from streamsan.virtual.memory import NOWHERE, PINNED
 
-Spec = tuple[int, torch.dtype, tuple[int, ...], tuple[int, ...]]
-"""Where a tensor's bytes are: address of element 0, dtype, sizes, strides (in elements)."""
+Spec = tuple[int, torch.dtype, tuple[int, ...], tuple[int, ...], int]
+"""Where a tensor's bytes are, and how they are read: address of element 0, dtype, sizes, strides
+(in elements), and whether the values are conjugated (CONJUGATE) or negated (NEGATIVE) on reading.
+"""
+
+CONJUGATE, NEGATIVE = 1, 2
+
+native_pointer = torch.UntypedStorage.data_ptr
+"""Where torch believes the bytes of a storage to be."""
 
 
 class Tensors:
@@ -43,10 +51,9 @@ class Tensors:
     def storage_address(self, tensor: torch.Tensor) -> int:
         """Address of a tensor's storage; 0 where it has none."""
         try:
-            storage = tensor.untyped_storage()
+            return native_pointer(tensor.untyped_storage())
         except (NotImplementedError, RuntimeError):  # sparse, and wrappers without a storage
             return 0
-        return storage.data_ptr()
 
     def owner(self, tensor: torch.Tensor) -> int:
         """Device index of a tensor, PINNED, or NOWHERE."""
@@ -65,12 +72,13 @@ class Tensors:
             storage = tensor.untyped_storage()
             moved = self.moved.get(storage._cdata)
             if moved is not None:
-                return moved[0] + address - storage.data_ptr()
+                return moved[0] + int(tensor.storage_offset()) * tensor.itemsize
         return address
 
     def spec(self, tensor: torch.Tensor) -> Spec:
         """Where the bytes of `tensor` are."""
-        return (self.address(tensor), tensor.dtype, tuple(tensor.shape), tensor.stride())
+        sizes = tuple(tensor.shape)
+        return (self.address(tensor), tensor.dtype, sizes, tensor.stride(), bits(tensor))
 
     def access(self, tensor: torch.Tensor, owner: int, mode: int, argument: str) -> Access | None:
         """The bytes of `tensor` as an access, or None where it has none."""
@@ -85,11 +93,21 @@ class Tensors:
 
     def view(self, spec: Spec) -> torch.Tensor:
         """A tensor over the bytes of `spec`, which keeps nothing alive."""
-        address, dtype, sizes, strides = spec
+        address, dtype, sizes, strides, flags = spec
         whole = self._views.get(dtype)
         if whole is None:
             whole = self._views[dtype] = self._whole.view(dtype)
-        return torch.as_strided(whole, sizes, strides, (address - self._base) // dtype.itemsize)
+        offset = 0 if 0 in sizes else (address - self._base) // dtype.itemsize
+        return with_bits(torch.as_strided(whole, sizes, strides, offset), flags)
+
+    def alone(self, spec: Spec) -> torch.Tensor:
+        """The same with a storage of its own, of no more bytes than it needs."""
+        address, dtype, sizes, strides, flags = spec
+        size = storage_bytes(dtype, sizes, strides)
+        if not size:
+            return torch.empty_strided(sizes, strides, dtype=dtype)
+        flat = torch.frombuffer((ctypes.c_char * size).from_address(address), dtype=dtype)
+        return with_bits(flat.as_strided(sizes, strides), flags)
 
     def wrap(
         self,
@@ -161,6 +179,18 @@ class Tensors:
         else:
             live = self.gpu.allocate(owner, size, self.gpu.current_stream(owner))
         return self.wrap(live, owner, size, dtype, sizes, strides, offset)
+
+
+def bits(tensor: torch.Tensor) -> int:
+    """How the values of a tensor are read: CONJUGATE, NEGATIVE, both or neither."""
+    return CONJUGATE * tensor.is_conj() + NEGATIVE * tensor.is_neg()
+
+
+def with_bits(tensor: torch.Tensor, flags: int) -> torch.Tensor:
+    """A view of a plain tensor that reads its values so."""
+    if flags & CONJUGATE:
+        tensor = torch._conj(tensor)
+    return torch._neg_view(tensor) if flags & NEGATIVE else tensor
 
 
 def storage_bytes(dtype: torch.dtype, sizes: tuple[int, ...], strides: tuple[int, ...]) -> int:

@@ -1,0 +1,33 @@
+"""A root gradient made on a side stream is waited for.
+
+rule: A2
+kind: R06-AUTOGRAD-STREAM
+verdict: clean
+source: own
+twin: a2_seed_from_side_race
+why: the default stream waits for side.
+"""
+
+import torch
+
+SIZE = 1 << 18
+
+
+def main() -> None:
+    torch.manual_seed(0)
+    weight = torch.randn(SIZE, device="cuda", requires_grad=True)
+    seed = torch.zeros(SIZE, device="cuda")
+    side = torch.cuda.Stream()
+    torch.cuda.synchronize()
+
+    output = weight * 3.0
+    with torch.cuda.stream(side):
+        seed.fill_(0.5)
+    torch.cuda.current_stream().wait_stream(side)
+    output.backward(seed)
+
+    torch.cuda.synchronize()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""Two graphs share a pool and are replayed in turn.
+
+rule: G3, G4
+kind: R13-GRAPH-REPLAY
+verdict: clean
+source: own
+twin: g3_pool_on_two_streams_race
+why: the second stream waits for the first replay.
+"""
+
+import torch
+
+SIZE = 1 << 18
+
+
+def main() -> None:
+    static = torch.ones(SIZE, device="cuda")
+    outputs = torch.zeros(2, SIZE, device="cuda")
+    one, two = torch.cuda.Stream(), torch.cuda.Stream()
+    first, second = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(first, stream=one):
+        outputs[0].copy_((static + 1.0) * 2.0)
+    with torch.cuda.graph(second, pool=first.pool(), stream=one):
+        outputs[1].copy_((static + 2.0) * 3.0)
+    torch.cuda.synchronize()
+
+    with torch.cuda.stream(one):
+        first.replay()
+    two.wait_stream(one)
+    with torch.cuda.stream(two):
+        second.replay()
+
+    torch.cuda.synchronize()
+
+
+if __name__ == "__main__":
+    main()

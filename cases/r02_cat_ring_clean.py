@@ -1,0 +1,40 @@
+"""A ring of concatenated frames waits for a frame's reader before it wraps around.
+
+rule: E3
+kind: R02-SLOT-WAR
+verdict: clean
+source: own
+twin: r02_cat_ring_race
+why: the host waits for the event of a slot before it is written again.
+"""
+
+import torch
+
+SIZE = 1 << 18
+
+
+def main() -> None:
+    torch.manual_seed(0)
+    halves = [torch.randn(SIZE // 2, device="cuda") for _ in range(2)]
+    ring = torch.zeros(3, SIZE, device="cuda")
+    log = torch.zeros(5, SIZE, device="cuda")
+    read = {}
+    reader = torch.cuda.Stream()
+    torch.cuda.synchronize()
+
+    for step in range(5):
+        slot = step % 3
+        if slot in read:
+            read[slot].synchronize()
+        torch.cat(halves, out=ring[slot])
+        reader.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(reader):
+            log[step].copy_(ring[slot])
+        read[slot] = torch.cuda.Event()
+        read[slot].record(reader)
+
+    torch.cuda.synchronize()
+
+
+if __name__ == "__main__":
+    main()

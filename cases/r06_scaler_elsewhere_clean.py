@@ -1,0 +1,34 @@
+"""A gradient scaler steps on a stream behind the backward pass.
+
+rule: A4, E2
+kind: R06-AUTOGRAD-STREAM
+verdict: clean
+source: own
+twin: r06_scaler_elsewhere_race
+why: the update stream waits for the default stream.
+"""
+
+import torch
+
+SIZE = 1 << 18
+
+
+def main() -> None:
+    torch.manual_seed(0)
+    weight = torch.nn.Parameter(torch.randn(SIZE, device="cuda"))
+    inputs = torch.randn(SIZE, device="cuda")
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    scaler = torch.amp.GradScaler("cuda", init_scale=1024.0)
+    update_stream = torch.cuda.Stream()
+    torch.cuda.synchronize()
+
+    scaler.scale((weight * inputs).sum()).backward()
+    update_stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(update_stream):
+        scaler.step(optimizer)
+
+    torch.cuda.synchronize()
+
+
+if __name__ == "__main__":
+    main()

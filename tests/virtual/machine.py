@@ -1,0 +1,33 @@
+"""The virtual machine alone, without torch: streams that note what ran."""
+
+from __future__ import annotations
+
+from streamsan.virtual.gpu import Gpu
+from streamsan.virtual.observer import Nobody
+from streamsan.virtual.schedule import parse
+from streamsan.virtual.streams import Event, Stream
+
+
+class Machine(Gpu):
+    """A small machine; `ran` lists the names of the work that has run, in order."""
+
+    def __init__(self, schedule: str = "late", devices: int = 1, memory: int = 64 << 20) -> None:
+        super().__init__(Nobody(), parse(schedule), devices, memory)
+        self.ran: list[str] = []
+
+    def put(self, stream: Stream, *names: str) -> None:
+        """Enqueue work that notes its name."""
+        for name in names:
+            self.submit(stream, lambda name=name: self.ran.append(name))  # type: ignore[misc]
+
+    def event(self, stream: Stream) -> Event:
+        """An event recorded on `stream` now."""
+        event = self.new_event()
+        self.record(event, stream)
+        return event
+
+    def named(self, name: str, device: int = 0) -> Stream:
+        """A fresh pool stream of a name, as a program's variable would give it."""
+        stream = self.new_stream(device)
+        stream.name = name
+        return stream

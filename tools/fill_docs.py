@@ -1,0 +1,75 @@
+"""Fills the documentation with real output: ``python tools/fill_docs.py`` writes it anew.
+
+A block of output follows a marker such as ``<!-- output: racy -->``. All of them show what
+`examples/prefetch.py` says on the virtual GPU, as it stands or with the repairs of the tutorial.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPT = "examples/prefetch.py"
+_USE = "        total += (batch"
+_WAIT = "        torch.cuda.current_stream().wait_stream(copy_stream)\n"
+_RECORD = "        batch.record_stream(torch.cuda.current_stream())\n"
+
+
+def run(source: str, *options: str) -> tuple[str, str]:
+    """Output and report of a version of the script, run from a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / SCRIPT
+        path.parent.mkdir()
+        path.write_text(source, encoding="utf-8")
+        command = [sys.executable, "-m", "streamsan", "run", "--device", "virtual"]
+        done = subprocess.run(
+            [*command, *options, SCRIPT], cwd=folder, capture_output=True, text=True, check=False
+        )
+    if done.returncode not in (0, 66):
+        raise SystemExit(f"the tutorial's script ended with {done.returncode}: {done.stderr}")
+    return done.stdout, done.stderr
+
+
+def blocks() -> Iterator[tuple[str, str, str]]:
+    """Each block: the file, the marker, the output it should hold."""
+    racy = (ROOT / SCRIPT).read_text(encoding="utf-8")
+    waits = racy.replace(_USE, _WAIT + _USE)
+    clean = waits.replace(_USE, _RECORD + _USE)
+    output, report = run(racy)
+    yield "README.md", "report", report
+    yield "docs/tutorial.md", "output: racy", output + report
+    output, report = run(racy, "--schedule", "late")
+    last = report[report.index("streamsan:") :].splitlines()[0]
+    yield "docs/tutorial.md", "output: late", f"{output}…\n{last}"
+    yield "docs/tutorial.md", "output: waits", "".join(run(waits))
+    yield "docs/tutorial.md", "output: clean", "".join(run(clean))
+
+
+def filled(text: str, marker: str, output: str) -> str:
+    """`text` with the block after the marker replaced. Raises ValueError without the marker."""
+    place = re.compile(rf"(<!-- {re.escape(marker)} -->)(\n\n?```text\n.*?\n```)?", re.DOTALL)
+    if not place.search(text):
+        raise ValueError(f"there is no marker <!-- {marker} -->")
+    block = f"\n\n```text\n{output.rstrip()}\n```"
+    return place.sub(lambda found: found.group(1) + block, text, count=1)
+
+
+def timeless(text: str) -> str:
+    """`text` without the seconds that a run took, which are never the same."""
+    return re.sub(r"\d+\.\d s\b", "… s", text)
+
+
+def main() -> None:
+    """Write all blocks."""
+    for file, marker, output in blocks():
+        path = ROOT / file
+        path.write_text(filled(path.read_text(encoding="utf-8"), marker, output), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
