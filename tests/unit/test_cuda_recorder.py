@@ -26,9 +26,7 @@ class Driver:
 def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     made = Driver()
     monkeypatch.setattr(torch.cuda, "current_device", lambda: made.device)
-    monkeypatch.setattr(
-        torch._C, "_cuda_getCurrentRawStream", lambda _: made.stream, raising=False
-    )
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda _: made.stream, raising=False)
     return made
 
 

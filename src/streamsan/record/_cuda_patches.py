@@ -35,21 +35,7 @@ def _trace(recorder: CudaRecorder) -> None:
     """Callbacks from torch's C++ code, in whichever thread; kept while an operator is at work."""
     observer, streams, blocks = recorder.observer, recorder.streams, recorder.blocks
 
-    def held(function: Callable[..., None], first: bool = False) -> Callable[..., None]:
-        def callback(*args: Any) -> None:
-            if not observer.recording or not recorder.enabled:
-                return
-            try:
-                thread, stack = observer.thread(), recorder.stack()
-                inside = recorder.local.inside
-                if inside is None or first:
-                    function(*args, thread, stack)
-                else:
-                    inside.append(lambda: function(*args, thread, stack))
-            except Exception as error:
-                observer.internal_error(error)
-
-        return callback
+    held = functools.partial(_held, recorder)
 
     def record(event: int, stream: int, thread: int, stack: int) -> None:
         streams.record(event, streams.of_handle(stream), thread, stack)
