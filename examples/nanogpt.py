@@ -135,6 +135,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--depth", type=int, default=3)
     p.add_argument("--heads", type=int, default=4)
     p.add_argument("--lr", type=float, default=5e-3)
+    p.add_argument("--half", action=argparse.BooleanOptionalAction, default=True, help="use fp16")
     p.add_argument("--racy", action="store_true", help="do not wait for the upload of a batch")
     return p
 
@@ -156,7 +157,7 @@ def build(args: argparse.Namespace) -> Training:
     scheduler = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: learning_rate(step, args.steps)
     )
-    scaler = torch.amp.GradScaler(device.type, enabled=device.type == "cuda")
+    scaler = torch.amp.GradScaler(device.type, enabled=args.half)
     corpus = Corpus(device, args.context, args.batch, ordered=not args.racy)
     return Training(device, corpus, model, optimizer, scheduler, scaler)
 

@@ -39,7 +39,8 @@ def blocks() -> Iterator[tuple[str, str, str]]:
     """Each block: the file, the marker, the output it should hold."""
     racy = (ROOT / SCRIPT).read_text(encoding="utf-8")
     waits = racy.replace(_USE, _WAIT + _USE)
-    clean = waits.replace(_USE, _RECORD + _USE)
+    line = next(line for line in waits.splitlines(keepends=True) if line.startswith(_USE))
+    clean = waits.replace(line, line + _RECORD)
     output, report = run(racy)
     yield "README.md", "report", report
     yield "docs/tutorial.md", "output: racy", output + report

@@ -200,7 +200,7 @@ def test_an_edge_that_a_synchronisation_outdates_is_no_wrong_edge() -> None:
     ("first", "second", "hazard"),
     [
         ("write", "read", "read-after-write"),
-        ("write", "update", "read-after-write"),
+        ("write", "update", "write-after-write"),
         ("update", "read", "read-after-write"),
         ("read", "write", "write-after-read"),
         ("read", "update", "write-after-read"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import re
 from dataclasses import dataclass
 
 import pytest
@@ -13,15 +12,11 @@ from tests.virtual.programs import ROOT, Done, Programs
 
 @dataclass(frozen=True)
 class Example:
-    """An example, cut down to seconds; `racy` are pieces of the two lines of its race.
-
-    `exact`: its figures are the same on the CPU, digit for digit.
-    """
+    """An example, cut down to seconds; `racy` are pieces of the two lines of its race."""
 
     name: str
     arguments: str
     racy: tuple[str, str]
-    exact: bool = True
 
     @property
     def path(self) -> str:
@@ -45,7 +40,6 @@ EXAMPLES = (
         "nanogpt.py",
         "--steps 2 --batch 2 --depth 1 --width 32 --context 16",
         ("rows = rows.pin_memory()", "self.token(codes)"),
-        exact=False,  # on a GPU it computes in half precision
     ),
     Example(
         "gpt2_trainer.py",
@@ -78,22 +72,12 @@ def test_clean(programs: Programs, example: Example, schedule: str) -> None:
     assert (done.status, done.errors, done.lines) == (0, [], [])
     assert done.report["latent"] == done.report["misuse"] == []
     shown, wanted = _without_times(done.stdout), _without_times(expected.stdout)
-    if example.exact:
-        assert shown == wanted
-    assert NUMBER.sub("#", shown) == NUMBER.sub("#", wanted)
-    assert _figures(shown) == pytest.approx(_figures(wanted), rel=1e-2)
-
-
-NUMBER = re.compile(r"\d+\.\d+")
+    assert shown == wanted
 
 
 def _without_times(text: str) -> str:
     """What an example prints, but for how long it took."""
     return "\n".join(line for line in text.splitlines() if "runtime" not in line)
-
-
-def _figures(text: str) -> list[float]:
-    return [float(number) for number in NUMBER.findall(text)]
 
 
 def test_racy(programs: Programs, example: Example) -> None:

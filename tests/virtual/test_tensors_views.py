@@ -53,7 +53,7 @@ def test_views_of_all_kinds(device: str) -> Any:
         "conj_view": complexes.conj() + 1,
         "neg_view": complexes.conj().imag + 1,
         "swap": base.swapaxes(0, 2),
-        "atleast": torch.atleast_3d(base[0, 0]),
+        "at_least": torch.atleast_3d(base[0, 0]),
         "broadcast_to": base[:1].broadcast_to(4, 6, 2),
         "broadcast": torch.broadcast_tensors(base[0], base[:, :1]),
         "detach": base.detach(),

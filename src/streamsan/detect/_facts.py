@@ -47,12 +47,11 @@ class Conflict:
 
     @property
     def hazard(self) -> str:
-        """What the order decides; two updates in place count as writes of one slot."""
+        """What the order decides; an update of what was written is a write of the same slot."""
         first, second = self.first.access.mode, self.second.access.mode
         if not first & Mode.WRITE:
             return "write-after-read"
-        both_update = first == second == Mode.READ_WRITE
-        return "read-after-write" if second & Mode.READ and not both_update else "write-after-write"
+        return "write-after-write" if second & Mode.WRITE else "read-after-write"
 
 
 def gather(order: Order, epoch: int, first: Part, second: Part, captured: bool) -> Conflict:

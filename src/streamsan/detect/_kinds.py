@@ -54,10 +54,10 @@ def _order_kind(conflict: Conflict) -> str:
     """R06, R05, R03, R04: what should have ordered the two sides."""
     first, second = conflict.first.op, conflict.second.op
     direct = conflict.direct
+    if LIFETIME in (first.seq, second.seq) or (conflict.moved and (first.node or second.node)):
+        return "R03-ALLOC-REUSE"
     if first.node or second.node:
         return "R06-AUTOGRAD-STREAM"
-    if LIFETIME in (first.seq, second.seq):
-        return "R03-ALLOC-REUSE"
     again = direct is not None and direct.number > 1
     if again or conflict.never or conflict.replaced or conflict.renewed is not None:
         return "R05-EVENT-MISUSE"

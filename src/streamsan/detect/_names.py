@@ -85,6 +85,13 @@ class Names:
         line = self.user_site(stack)
         return f"{os.path.basename(line.file)}:{line.line}" if line else "an unknown line"
 
+    def same_function(self, first: int, second: int) -> bool:
+        """Whether the user's lines of two stacks are in one function, where names are shared."""
+        one, other = self.user_site(first), self.user_site(second)
+        if one is None or other is None:
+            return False
+        return (one.file, one.function) == (other.file, other.function)
+
     def variable(self, stack: int) -> str:
         """The one variable that the statement at a stack's user line assigns, or nothing."""
         line = self.user_site(stack)

@@ -27,11 +27,8 @@ def repairs(conflict: Conflict, kind: str, names: Names) -> list[str]:
 
 def latent_repairs(group: LatentGroup, names: Names) -> list[str]:
     """Ways to make a block safe to give up, the best first."""
-    user, place = group.use[1].timeline, names.place(group.free.stack)
-    return [
-        _mark(group.block, user, place, names),
-        "or " + _wait(user, group.block.stream, place, names),
-    ]
+    use = group.use[1]
+    return _keep_or_wait(group.block, use.timeline, use.stack, group.free.stack, names)
 
 
 def _by_kind(conflict: Conflict, kind: str, names: Names) -> list[str]:
@@ -66,18 +63,31 @@ def _keep_block(conflict: Conflict, block: Block, wait: str, names: Names) -> li
     user = conflict.first.op.timeline
     if user == block.stream or not block.freed or conflict.first.op.seq == LIFETIME:
         return [wait]
-    place = names.place(block.free_stack)
     if block.stream == NONE:
-        return [f"{names.expression(user)}.synchronize() before {place}"]
-    return [
-        _mark(block, user, place, names),
-        "or " + _wait(user, block.stream, place, names),
-    ]
+        return [f"{names.expression(user)}.synchronize() before {names.place(block.free_stack)}"]
+    return _keep_or_wait(block, user, conflict.first.op.stack, block.free_stack, names)
 
 
-def _mark(block: Block, user: int, place: str, names: Names) -> str:
-    tensor = names.variable(block.stack) or f"<tensor of {names.place(block.stack)}>"
-    return f"{tensor}.record_stream({names.expression(user)}) before {place}"
+def _keep_or_wait(block: Block, user: int, use: int, free: int, names: Names) -> list[str]:
+    """Mark a block for its user, or let its owner wait for him, between the use and the free.
+
+    Names only mean something in their function, and a line that both frees the old and makes the
+    new tensor, as a loop's assignment does, is too late for the old one: then after the use.
+    """
+    rebound = names.place(free) == names.place(block.stack)
+    here = f"before {names.place(free)}"
+    after = f"after {names.place(use)}"
+    tensor = names.variable(block.stack)
+    stream = names.expression(user)
+    if tensor and names.same_function(block.stack, free) and not rebound:
+        mark = f"{tensor}.record_stream({stream}) {here}"
+    elif tensor and names.same_function(block.stack, use):
+        mark = f"{tensor}.record_stream({stream}) {after}"
+    else:
+        made = names.place(block.stack)
+        mark = f"call record_stream({stream}) on the tensor made at {made}, {after}"
+    place = here if names.same_function(use, free) and not rebound else after
+    return [mark, f"or {names.expression(block.stream)}.wait_stream({stream}) {place}"]
 
 
 def _wait(source: int, target: int, place: str, names: Names) -> str:
