@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# The same examples in every run, so that a change is to blame for what it breaks. New ones come
+# with HYPOTHESIS_PROFILE=default, and each one that fails becomes a test of its own.
+settings.register_profile("same", derandomize=True, database=None, deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -1,8 +1,13 @@
 """``import streamsan.auto``: record the rest of this process if ``STREAMSAN`` says so.
 
 With the variable unset or ``0`` the import does nothing. Else the process is recorded from here
-on, and its report follows when Python exits; the exit status stays the program's own, except with
-``fail_fast``. Under ``streamsan run`` the import does nothing.
+on, and its report follows when Python exits. Races leave the exit status alone, except with
+``fail_fast``, and with ``strict``, which exits as ``streamsan run --strict`` does. Under
+``streamsan run`` the import does nothing.
+
+An exit handler cannot see the status of the program, only whether an exception ended it. So with
+``strict`` the status 66 replaces one of ``sys.exit``. It ends the process in the handler, before
+handlers that were registered before the import.
 """
 
 from __future__ import annotations
@@ -13,7 +18,14 @@ import sys
 from dataclasses import replace
 
 from streamsan import config
-from streamsan.commands._outcome import absolute, check_output, deliver, tell_next
+from streamsan.commands._outcome import (
+    absolute,
+    check_output,
+    deliver,
+    exit_status,
+    flush_standard_streams,
+    tell_next,
+)
 from streamsan.config import Settings
 from streamsan.errors import EXIT_RACES, StreamSanError
 from streamsan.record import Options
@@ -21,7 +33,8 @@ from streamsan.session import Session, active
 
 
 def _start(settings: Settings) -> None:
-    check_output(settings)
+    program = getattr(sys.modules["__main__"], "__file__", None)
+    check_output(settings, [program] if program else [])
     settings = replace(settings, output=absolute(settings.output), trace=absolute(settings.trace))
     options = Options(
         device=settings.device,
@@ -33,7 +46,7 @@ def _start(settings: Settings) -> None:
 
     def stop_at_race(session: Session) -> None:
         session.halt()
-        sys.stdout.flush()
+        flush_standard_streams()
         _deliver(session, settings)
         os._exit(EXIT_RACES)
 
@@ -51,11 +64,17 @@ def _finish(session: Session, settings: Settings) -> None:
     if active() is not session:  # a forked child, or done
         return
     session.stop()
-    _deliver(session, settings)
+    written = _deliver(session, settings)
+    if not settings.strict or hasattr(sys, "last_type"):  # an exception has ended the program
+        return
+    if status := exit_status(session.report, strict=True, written=written):
+        flush_standard_streams()
+        os._exit(status)
 
 
-def _deliver(session: Session, settings: Settings) -> None:
-    deliver(
+def _deliver(session: Session, settings: Settings) -> bool:
+    """Report; returns whether that could be written."""
+    written = deliver(
         session.report,
         settings,
         sources=session.sources,
@@ -63,6 +82,7 @@ def _deliver(session: Session, settings: Settings) -> None:
         stream=sys.__stderr__ or sys.stderr,
     )
     tell_next(settings, session.base)
+    return written
 
 
 def _main() -> None:

@@ -101,7 +101,7 @@ OPTIONS = (
     ),
     Option("fail_fast", "end the program at its first race"),
     Option("strict", "exit 66 for latent races and misuse too, 1 for internal errors"),
-    Option("force", "overwrite the files of --output and --trace"),
+    Option("force", "overwrite the file of --output"),
     Option("all", "show every race, not the first ten"),
     Option("verbose", "show whole stacks", short="-v"),
 )
@@ -112,6 +112,7 @@ REPORTING = ("format", "output", "strict", "force", "all", "verbose")
 
 def add_options(parser: argparse.ArgumentParser, keys: Sequence[str], title: str) -> None:
     """Add the options `keys` to `parser`; those not given leave no attribute behind."""
+    helps = {"force": "overwrite the files of --output and --trace"} if "trace" in keys else {}
     group = parser.add_argument_group(title)
     for option in OPTIONS:
         if option.key not in keys:
@@ -120,7 +121,7 @@ def add_options(parser: argparse.ArgumentParser, keys: Sequence[str], title: str
             group.add_argument(
                 *option.flags,
                 dest=option.key,
-                help=option.help,
+                help=helps.get(option.key, option.help),
                 metavar=option.metavar,
                 type=option.parse,
                 default=argparse.SUPPRESS,
@@ -129,7 +130,7 @@ def add_options(parser: argparse.ArgumentParser, keys: Sequence[str], title: str
             group.add_argument(
                 *option.flags,
                 dest=option.key,
-                help=option.help,
+                help=helps.get(option.key, option.help),
                 action="store_true",
                 default=argparse.SUPPRESS,
             )

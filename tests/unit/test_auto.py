@@ -50,6 +50,34 @@ def test_fail_fast(tmp_path: Path) -> None:
     assert done.stderr.count("race 1 of 1") == 1
 
 
+@pytest.mark.parametrize(
+    ("setting", "end", "status"),
+    [
+        ("1", "", 0),
+        ("strict", "", 66),
+        ("strict", "sys.exit(3)", 66),
+        ("strict", "1/0", 1),
+    ],
+)
+def test_strict(tmp_path: Path, setting: str, end: str, status: int) -> None:
+    done = run(tmp_path, RACE + "print('done')\n" + end, setting)
+    assert (done.returncode, done.stdout) == (status, "done\n")
+    assert done.stderr.count("race 1 of 1") == 1
+
+
+def test_strict_without_races(tmp_path: Path) -> None:
+    assert run(tmp_path, "", "strict").returncode == 0
+    assert run(tmp_path, "sys.exit(3)", "strict").returncode == 3
+
+
+def test_force_spares_the_program(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(SETUP)
+    done = python(tmp_path, "program.py", STREAMSAN="force,trace=program.py")
+    assert done.returncode == 2
+    assert program.read_text() == SETUP
+
+
 def test_a_mistake(tmp_path: Path) -> None:
     done = run(tmp_path, "print('ran')", "device=gpu")
     assert (done.returncode, done.stdout) == (2, "")

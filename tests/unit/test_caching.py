@@ -234,11 +234,14 @@ class Machine(RuleBasedStateMachine):
         self.live.append(block)
 
     def best_fit(self, size: int, stream: int, pool: int) -> int | None:
+        segments = self.allocator.snapshot()
+        if any(b["state"] == "active_pending_free" for s in segments for b in s["blocks"]):
+            return None  # the allocation may first see such a block done, and take it
         rounded = -(-size // 512) * 512
         kind = "small" if rounded <= MIB else "large"
         fits = [
             (block["size"], block["address"])
-            for segment in self.allocator.snapshot()
+            for segment in segments
             if segment["stream"] == stream and segment["segment_pool_id"] == (0, pool)
             if segment["segment_type"] == kind
             for block in segment["blocks"]

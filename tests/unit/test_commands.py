@@ -317,3 +317,109 @@ def test_a_fault_of_ours_is_one_line(
     assert told.count("\n") == 1
     assert told.startswith("streamsan: internal error")
     assert "KeyError" in told
+
+
+# Input that must survive, and output that cannot be written
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "--trace", "./s.py", "--force", "s.py"],
+        ["run", "--output", "link.py", "--force", "./s.py"],
+        ["run", "--trace", "s.py", "--force", "-m", "s"],
+        ["check", "--output", "./t", "--force", "t"],
+        ["report", "--output", "t", "--force", "./t"],
+    ],
+)
+def test_force_spares_the_input(tmp_path: Path, streamsan: Streamsan, words: list[str]) -> None:
+    name = script(tmp_path, RACE, "s.py")
+    (tmp_path / "link.py").symlink_to(name)
+    streamsan("run", "--trace", "t", name)
+    before = (tmp_path / "t").read_bytes()
+    done = streamsan(*words)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "which is the input" in done.stderr
+    assert (tmp_path / "s.py").read_text() == RACE
+    assert (tmp_path / "t").read_bytes() == before
+
+
+def test_force_overwrites_anything_else(tmp_path: Path, streamsan: Streamsan) -> None:
+    name = script(tmp_path, RACE, "s.py")
+    (tmp_path / "r").write_text("old")
+    assert streamsan("run", "--force", "--trace", "t", "-o", "r", name).returncode == 66
+    assert (tmp_path / "r").read_text().startswith("race 1 of 1")
+    assert streamsan("check", "t", STREAMSAN="trace=t,force").returncode == 66
+
+
+@pytest.mark.parametrize("path", ["/proc/x", "/dev/full", "x" * 300])
+def test_output_is_tried_before_the_run(tmp_path: Path, streamsan: Streamsan, path: str) -> None:
+    done = streamsan("run", "--output", path, script(tmp_path, "print('ran')"))
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "cannot be written" in done.stderr
+
+
+def test_the_trial_leaves_nothing(tmp_path: Path, streamsan: Streamsan) -> None:
+    name = script(tmp_path, "import os; print(os.path.exists('r'), os.path.getsize('old'))")
+    (tmp_path / "old").write_text("old")
+    assert streamsan("run", "-o", "r", name).stdout == "False 3\n"
+    assert streamsan("run", "--force", "-o", "old", "-c", "1/0").returncode == 1
+    assert (tmp_path / "old").read_text().startswith("streamsan: no races")
+
+
+@pytest.mark.parametrize(("end", "status"), [("", 2), ("raise SystemExit(7)", 7)])
+def test_a_report_that_is_lost(tmp_path: Path, streamsan: Streamsan, end: str, status: int) -> None:
+    name = script(tmp_path, "import os; os.mkdir('r')\n" + end)
+    done = streamsan("run", "-o", "r", name)
+    assert done.returncode == status
+    assert "cannot write" in done.stderr
+    assert "no races found" in done.stderr
+
+
+def shell(folder: Path, words: str, redirection: str) -> Done:
+    """Run the command line in a shell; prints its status."""
+    line = f"{{ '{sys.executable}' '{LAUNCH}' {words}; echo $? >&3; }} 3>status {redirection}"
+    done = subprocess.run(
+        ["sh", "-c", line],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    done.returncode = int((folder / "status").read_text())
+    return done
+
+
+@pytest.mark.parametrize("words", ["check t", "report t", "--help", "check --help", "--version"])
+@pytest.mark.parametrize("redirection", [">/dev/full", ">&-"])
+def test_stdout_that_cannot_be_written(
+    tmp_path: Path, streamsan: Streamsan, words: str, redirection: str
+) -> None:
+    streamsan("run", "--trace", "t", script(tmp_path, RACE))
+    done = shell(tmp_path, words, redirection)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.startswith("streamsan: the output cannot be written: ")
+
+
+def test_stderr_that_cannot_be_written(tmp_path: Path) -> None:
+    script(tmp_path, RACE)
+    assert shell(tmp_path, "run script.py", "2>/dev/full").returncode == 2
+    assert shell(tmp_path, "run script.py", "2>&-").returncode == 66
+
+
+@pytest.mark.parametrize(("words", "status"), [("check t", 66), ("report t", 0)])
+def test_a_closed_pipe_keeps_the_status(
+    tmp_path: Path, streamsan: Streamsan, words: str, status: int
+) -> None:
+    streamsan("run", "--trace", "t", script(tmp_path, RACE))
+    done = shell(tmp_path, words, "| true")
+    assert (done.returncode, done.stderr) == (status, "")
+
+
+def test_help_lists_what_there_is(streamsan: Streamsan) -> None:
+    assert "the files of --output and --trace" in streamsan("run", "--help").stdout
+    for verb in ("check", "report"):
+        page = streamsan(verb, "--help").stdout
+        assert "--trace" not in page
+        assert ("--strict" in page) == (verb == "check")

@@ -133,6 +133,9 @@ def test_no_line_is_wider_than_the_page() -> None:
 def test_paths_outside_the_current_directory_stay_absolute() -> None:
     assert VIEW.path("/srv/project/a/b.py") == "a/b.py"
     assert VIEW.path("/srv/project2/b.py") == "/srv/project2/b.py"
+    assert VIEW.path("/srv/project/./b.py") == "b.py"
+    assert VIEW.path("/srv/project/../b.py") == "/srv/project/../b.py"
+    assert VIEW.path("torch/nn/modules/module.py") == "torch/nn/modules/module.py"
 
 
 def test_source_from_disk_where_the_trace_has_none(tmp_path: Path) -> None:
@@ -149,3 +152,18 @@ def test_annotations_are_escaped() -> None:
     text = report.render(samples.report([finding]), "github", VIEW)
     assert "100%25%0Asure" in text
     assert len(text.splitlines()) == 2
+
+
+def test_annotations_of_misuse_and_the_count_of_all() -> None:
+    finding = samples.misuse()
+    finding.first.access, finding.first.op = "", "call"
+    found = samples.report([], [samples.reuse()], [finding])
+    found.summary.blind_spots = ["kernels:\n::error::3 launches"]
+    lines = report.render(found, "github", VIEW).splitlines()
+    assert "::call on side%0AThe event ready was never" in lines[0]
+    assert lines[0].count("line=20") == 1
+    assert ":20" not in lines[0]
+    assert lines[2:] == [
+        "StreamSan: 1 latent race, 1 misuse in 1,234 operations",
+        "StreamSan: unseen: kernels: ::error::3 launches",
+    ]

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from streamsan.commands._check import CheckCommand, ReportCommand
 from streamsan.commands._command import Command
 from streamsan.commands._doctor import DoctorCommand
+from streamsan.commands._outcome import say, silence
 from streamsan.commands._parser import build_parser, overview, parse, unknown_verb
 from streamsan.commands._run import RunCommand
 from streamsan.errors import EXIT_CLEAN, EXIT_INTERNAL, EXIT_USAGE, StreamSanError
@@ -31,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"streamsan: {error}", file=sys.stderr)
         return error.status
     except BrokenPipeError:  # the reader of our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence(sys.stdout)
         return EXIT_CLEAN
     except Exception as error:  # a fault of ours: a program's errors do not come here
         print(f"streamsan: internal error, please report it: {_told(error)}", file=sys.stderr)
@@ -47,12 +48,12 @@ def _told(error: Exception) -> str:
 
 def _dispatch(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help", "help"):
-        print(overview(COMMANDS), end="")
+        say(overview(COMMANDS))
         return EXIT_CLEAN if words else EXIT_USAGE
     if words[0] in ("-V", "--version", "version"):
         from streamsan import __version__
 
-        print(f"streamsan {__version__}")
+        say(f"streamsan {__version__}\n")
         return EXIT_CLEAN
     command = next((c for c in COMMANDS if c.verb == words[0]), None)
     if command is None:

@@ -7,11 +7,12 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from streamsan import config
-from streamsan.commands._outcome import check_output, deliver, exit_status
-from streamsan.errors import EXIT_CLEAN, EXIT_INTERNAL, TraceError
+from streamsan.commands._outcome import check_output, check_stdout, deliver, exit_status
+from streamsan.errors import EXIT_CLEAN, EXIT_INTERNAL, EXIT_USAGE, TraceError
 from streamsan.model.findings import Report
 from streamsan.model.records import AnyRecord
 from streamsan.session import GuardedChecker
@@ -25,6 +26,7 @@ class _TraceCommand:
     """What the two commands share: a trace in, a report out."""
 
     synopsis = "[options] TRACE"
+    options: tuple[str, ...] = config.REPORTING
     details = (
         "A trace that was cut short or damaged is checked as far as it goes, and the exit status\n"
         "is 3. Nothing but StreamSan itself is needed: no framework, no GPU, not the program.\n"
@@ -33,19 +35,21 @@ class _TraceCommand:
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Add the trace and the options of the report."""
         parser.add_argument("trace_file", metavar="TRACE", type=Path)
-        config.add_options(parser, config.REPORTING, "what to report")
+        config.add_options(parser, self.options, "what to report")
 
     def split(self, words: list[str]) -> tuple[list[str], list[str]]:
         """There is no program: all words are the command's."""
         return words, []
 
-    def _report(self, given: argparse.Namespace) -> tuple[Report, config.Settings]:
-        """Check the trace and deliver its report.
+    def _report(self, given: argparse.Namespace) -> tuple[Report, config.Settings, bool]:
+        """Check the trace and deliver its report; tells whether that could be written.
 
         Raises TraceError, after the report of what could be read.
         """
-        settings = config.merge(os.environ, given)
-        check_output(settings)
+        settings = replace(config.merge(os.environ, given), trace=None)  # none is written here
+        check_output(settings, [given.trace_file])
+        if settings.output is None:
+            check_stdout()
         checker = GuardedChecker()
         error: TraceError | None = None
         records = 0
@@ -59,10 +63,12 @@ class _TraceCommand:
             raise error
         found = checker.report()
         found.summary.complete = found.summary.complete and not error
-        deliver(found, settings, sources=checker.sources, base=os.getcwd(), stream=sys.stdout)
+        written = deliver(
+            found, settings, sources=checker.sources, base=os.getcwd(), stream=sys.stdout
+        )
         if error:
             raise error
-        return found, settings
+        return found, settings, written
 
 
 class CheckCommand(_TraceCommand):
@@ -77,14 +83,15 @@ class CheckCommand(_TraceCommand):
 
     def run(self, given: argparse.Namespace) -> int:
         """Report; the status says whether there are races."""
-        found, settings = self._report(given)
-        return exit_status(found, strict=settings.strict)
+        found, settings, written = self._report(given)
+        return exit_status(found, strict=settings.strict, written=written)
 
 
 class ReportCommand(_TraceCommand):
     """Show a trace's report."""
 
     verb = "report"
+    options = tuple(key for key in config.REPORTING if key != "strict")  # it always exits 0
     summary = "show a trace's report in another form; exit 0 whatever it says"
     examples = (
         ("streamsan report --format markdown train.streamsan", "a report for an issue"),
@@ -93,7 +100,9 @@ class ReportCommand(_TraceCommand):
 
     def run(self, given: argparse.Namespace) -> int:
         """Report; races are no failure here."""
-        found, _ = self._report(given)
+        found, _, written = self._report(given)
+        if not written:
+            return EXIT_USAGE
         return EXIT_INTERNAL if found.summary.internal_errors else EXIT_CLEAN
 
 

@@ -15,6 +15,7 @@ from importlib import metadata
 from typing import Any
 
 from streamsan import __version__
+from streamsan.commands._outcome import say
 from streamsan.errors import EXIT_CLEAN, EXIT_RACES, EXIT_USAGE
 
 _OLDEST_TORCH = (2, 11)
@@ -69,12 +70,12 @@ class DoctorCommand:
     def run(self, given: argparse.Namespace) -> int:
         """Print the table as it comes, and what it amounts to."""
         del given
-        print(f"streamsan {__version__} on {platform.platform()}\n")
+        say(f"streamsan {__version__} on {platform.platform()}\n\n")
         findings = []
         for finding in _examine():
             findings.append(finding)
-            print(f"  {finding.state:<4} {finding.name:<12} {finding.text}", flush=True)
-        print("\n" + _conclusion({f.name for f in findings if f.state == "ok"}))
+            say(f"  {finding.state:<4} {finding.name:<12} {finding.text}\n")
+        say("\n" + _conclusion({f.name for f in findings if f.state == "ok"}) + "\n")
         return EXIT_USAGE if any(f.state == "bad" for f in findings) else EXIT_CLEAN
 
 

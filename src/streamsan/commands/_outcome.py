@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import shlex
+import stat
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
 from streamsan import report
 from streamsan.config import Settings
-from streamsan.errors import EXIT_INTERNAL, EXIT_RACES, UsageError
+from streamsan.errors import EXIT_INTERNAL, EXIT_RACES, EXIT_USAGE, UsageError
 from streamsan.model.findings import Report
 from streamsan.report import Sources
 
@@ -20,47 +23,148 @@ def absolute(path: Path | None) -> Path | None:
     return Path(os.path.abspath(path)) if path else None
 
 
-def check_output(settings: Settings) -> None:
-    """Raise UsageError where the report cannot be written, before a long run finds out."""
+def check_output(settings: Settings, inputs: Sequence[str | Path] = ()) -> None:
+    """Raise UsageError where the report cannot be written, before a long run finds out.
+
+    `inputs` are the files that the command reads: ``--force`` does not reach them.
+    """
+    if settings.force:
+        _spare("--output", settings.output, inputs)
+        _spare("--trace", settings.trace, inputs)
     path = settings.output
     if path is None:
         return
-    if settings.trace and os.path.abspath(settings.trace) == os.path.abspath(path):
+    if settings.trace and os.path.realpath(settings.trace) == os.path.realpath(path):
         raise UsageError(f"--output and --trace both name {path}: name two files")
-    if path.is_dir():
+    if os.path.isdir(path):
         raise UsageError(f"the output {path} is a directory: name a file in it")
-    if path.is_file() and not settings.force:
+    if os.path.isfile(path) and not settings.force:
         raise UsageError(f"the output file {path} exists already: name another one, or add --force")
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         raise UsageError(f"the output {path} lies in no directory: make {path.parent} first")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise UsageError(f"the output {path} cannot be written: check its permissions")
+    try:
+        _try_writing(os.path.realpath(path))
+    except OSError as error:
+        raise UsageError(
+            f"the output {path} cannot be written ({error.strerror}): name another file"
+        ) from None
+
+
+def _spare(flag: str, path: Path | None, inputs: Sequence[str | Path]) -> None:
+    """Raise UsageError if `path` is one of `inputs`, by whatever name."""
+    if path is not None and any(_same_file(path, file) for file in inputs):
+        raise UsageError(f"{flag} would overwrite {path}, which is the input: name another file")
+
+
+def _same_file(path: Path, other: str | Path) -> bool:
+    try:
+        return os.path.samefile(path, other)
+    except OSError:  # one of them does not exist
+        return os.path.realpath(path) == os.path.realpath(other)
+
+
+def _try_writing(path: str) -> None:
+    """Open `path` for appending, and leave all as it was. Raises OSError.
+
+    Permissions do not tell: root has all of them, and some file systems take no files. A pipe is
+    not opened, as its reader would take the end of this for the end of the report.
+    """
+    flags = os.O_WRONLY | os.O_APPEND
+    try:
+        file = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
+    except FileExistsError:
+        mode = os.stat(path).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISCHR(mode)):
+            return
+        file = os.open(path, flags | os.O_NOCTTY)
+    else:
+        os.unlink(path)
+    try:
+        os.write(file, b"")  # a device may refuse even this
+    finally:
+        os.close(file)
 
 
 def deliver(
-    found: Report, settings: Settings, *, sources: Sources, base: str, stream: TextIO
-) -> None:
+    found: Report, settings: Settings, *, sources: Sources, base: str, stream: TextIO | None
+) -> bool:
     """Write the report to the output file, or to `stream` where none is set.
 
-    An output file that turns out to be unwritable sends the report to `stream`, and says so there.
+    An output file that turns out to be unwritable sends the report to `stream`, and stderr says
+    so. Returns whether the report is where it should be: nobody who closed `stream`, or stopped to
+    read it, misses it there.
     """
-    if settings.output is None:
-        _show(found, settings, sources, base, stream)
-        return
-    view = report.View(sources=sources, base=base, limit=_limit(settings), verbose=settings.verbose)
-    try:
-        text = report.render(found, settings.format, view)
-        settings.output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        report.emit(f"streamsan: cannot write {settings.output}: {error.strerror}\n", stream)
-        _show(found, settings, sources, base, stream)
-
-
-def _show(found: Report, settings: Settings, sources: Sources, base: str, stream: TextIO) -> None:
+    written = settings.output is None or _save(found, settings, settings.output, sources, base)
+    if stream is None or stream.closed or (settings.output and written):
+        return written
     view = report.view_for(
         stream, sources=sources, base=base, limit=_limit(settings), verbose=settings.verbose
     )
-    report.emit(report.render(found, settings.format, view), stream)
+    return _put(report.render(found, settings.format, view), stream) and written
+
+
+def _save(found: Report, settings: Settings, path: Path, sources: Sources, base: str) -> bool:
+    view = report.View(sources=sources, base=base, limit=_limit(settings), verbose=settings.verbose)
+    text = report.render(found, settings.format, view)
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        _tell(f"cannot write {path}: {error.strerror}")
+        return False
+    return True
+
+
+def _put(text: str, stream: TextIO) -> bool:
+    """Write `text` to `stream`, and say on stderr if that fails."""
+    try:
+        report.emit(text, stream)
+    except BrokenPipeError:  # the reader has seen enough
+        silence(stream)
+    except OSError as error:
+        silence(stream)
+        _tell(f"the output cannot be written: {error.strerror}")
+        return False
+    return True
+
+
+def _tell(text: str) -> None:
+    """Say a sentence on stderr, if that can be."""
+    stream = sys.__stderr__ or sys.stderr
+    with suppress(AttributeError, OSError, ValueError):  # there is none, or it is full or closed
+        report.emit(f"streamsan: {text}\n", stream)
+
+
+def say(text: str) -> None:
+    """Print `text` on stdout. Raises BrokenPipeError, and UsageError where it cannot be written."""
+    check_stdout()
+    try:
+        report.emit(text, sys.stdout)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        silence(sys.stdout)
+        raise UsageError(f"the output cannot be written: {error.strerror}") from None
+
+
+def check_stdout() -> None:
+    """Raise UsageError where there is no stdout: Python has None for a closed one."""
+    if sys.stdout is None:
+        raise UsageError("the output cannot be written: standard output is closed")
+
+
+def silence(stream: TextIO) -> None:
+    """Send what `stream` still holds nowhere: Python would fail to write it when it exits."""
+    with suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)
+
+
+def flush_standard_streams() -> None:
+    """Write out what the program printed, as Python does when it exits."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError):  # replaced, gone or closed
+            stream.flush()
 
 
 def _limit(settings: Settings) -> int | None:
@@ -74,18 +178,20 @@ def tell_next(settings: Settings, base: str) -> None:
     path = str(settings.trace)
     short = os.path.relpath(path, base) if path.startswith(base + os.sep) else path
     command = f"streamsan check {shlex.quote(short)}"
-    report.emit(f"streamsan: the trace is in {short}; check it again with: {command}\n", sys.stderr)
+    _tell(f"the trace is in {short}; check it again with: {command}")
 
 
-def exit_status(found: Report, *, strict: bool, program: int = 0) -> int:
+def exit_status(found: Report, *, strict: bool, program: int = 0, written: bool = True) -> int:
     """The status to exit with, after a program that ended with `program`.
 
-    The program's own failure stands. Else 66 for races (`strict`: for any finding), else the
-    program's own 0; an error of ours, which may have hidden a race, is in the report and is no
-    business of the program's status, unless `strict` asks for 1.
+    The program's own failure stands. Else 2 for a report that is not `written`, 66 for races
+    (`strict`: for any finding), else the program's own 0; an error of ours, which may have hidden a
+    race, is in the report and is no business of the program's status, unless `strict` asks for 1.
     """
     if program & 0xFF:  # all that the system keeps of a status
         return program
+    if not written:
+        return EXIT_USAGE
     if found.races or (strict and (found.latent or found.misuse)):
         return EXIT_RACES
     return EXIT_INTERNAL if strict and found.summary.internal_errors else program

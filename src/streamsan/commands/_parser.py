@@ -5,16 +5,17 @@ from __future__ import annotations
 import argparse
 import difflib
 from collections.abc import Iterable, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from streamsan.commands._command import Command
+from streamsan.commands._outcome import say
 from streamsan.errors import UsageError
 
 _STATUS = """\
 exit status
   0   no race (after `run`: the program's own status)
   1   an error inside StreamSan
-  2   a command line that cannot be used
+  2   a command line that cannot be used, or output that cannot be written
   3   a trace that cannot be read, or not to its end
   66  races
 """
@@ -33,6 +34,11 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see `{self.prog} --help`)")
+
+    def print_help(self, file: Any = None) -> None:
+        """Print the help page on stdout; raises UsageError where that cannot be written."""
+        del file  # argparse gives none
+        say(self.format_help())
 
     def format_help(self) -> str:
         command = self.command

@@ -28,6 +28,10 @@ class Program(Protocol):
     def files(self) -> tuple[str, ...]:
         """The path of its main file, if that is known before it runs."""
 
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The files that it is read from, as far as they are known before it runs."""
+
     def prepare(self) -> None:
         """Read and compile it where that needs none of its own code to run.
 
@@ -62,6 +66,11 @@ class Script:
         self._arguments = arguments
         self.files = (os.path.join(os.getcwd(), path),)  # as Python joins them: not normalised
 
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The script."""
+        return self.files
+
     def prepare(self) -> None:
         """Compile the file. Raises as `Program.prepare` says."""
         self._code = compile(_read(self._path), self.files[0], "exec", dont_inherit=True)
@@ -78,6 +87,7 @@ class Text:
     """A program given on the command line."""
 
     files: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
 
     def __init__(self, text: str, arguments: list[str]) -> None:
         self._text = text
@@ -101,6 +111,12 @@ class Module:
     def __init__(self, name: str, arguments: list[str]) -> None:
         self._name = name
         self._arguments = arguments
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Where its code is if it lies in the current directory."""
+        path = os.path.join(os.getcwd(), *self._name.split("."))
+        return (f"{path}.py", os.path.join(path, "__main__.py"), os.path.join(path, "__init__.py"))
 
     def prepare(self) -> None:
         """Nothing: finding the module imports the packages around it, which is running it."""

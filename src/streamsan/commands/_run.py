@@ -9,14 +9,20 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
 from typing import Any
 
 from streamsan import config
 from streamsan.commands._failure import report_exception, system_exit_status
-from streamsan.commands._outcome import absolute, check_output, deliver, exit_status, tell_next
+from streamsan.commands._outcome import (
+    absolute,
+    check_output,
+    deliver,
+    exit_status,
+    flush_standard_streams,
+    tell_next,
+)
 from streamsan.commands._program import NoModuleError, Program, find_program
 from streamsan.config import Settings
 from streamsan.errors import EXIT_RACES
@@ -63,7 +69,7 @@ class RunCommand:
         """Run the program. The report follows when Python exits, after the program's handlers."""
         settings = config.merge(os.environ, given)
         program = find_program(given.program)
-        check_output(settings)
+        check_output(settings, program.inputs)
         settings = replace(
             settings, output=absolute(settings.output), trace=absolute(settings.trace)
         )
@@ -144,10 +150,10 @@ class _Run:
         status = self._finish(self._status)
         if self._interrupted:  # Python dies of the signal, so that a shell loop stops too
             signal.signal(signal.SIGINT, signal.SIG_DFL)
-            _flush()
+            flush_standard_streams()
             os.kill(os.getpid(), signal.SIGINT)
         if status != self._status or _has_daemons():
-            _flush()
+            flush_standard_streams()
             self._exit(status)
 
     def _exit_at_once(self, status: int) -> None:
@@ -167,7 +173,7 @@ class _Run:
 
     def _stop_at_race(self, session: Session) -> None:
         session.halt()
-        _flush()
+        flush_standard_streams()
         self._finish(EXIT_RACES)
         self._exit(EXIT_RACES)
 
@@ -182,10 +188,11 @@ class _Run:
         found = self._session.report
         base = self._session.base
         stream = sys.__stderr__ or sys.stderr
-        if stream:
-            deliver(found, self._settings, sources=self._session.sources, base=base, stream=stream)
+        written = deliver(
+            found, self._settings, sources=self._session.sources, base=base, stream=stream
+        )
         tell_next(self._settings, base)
-        return exit_status(found, strict=self._settings.strict, program=status)
+        return exit_status(found, strict=self._settings.strict, program=status, written=written)
 
 
 def _has_daemons() -> bool:
@@ -199,10 +206,3 @@ def _has_daemons() -> bool:
         thread is not main and thread.daemon and not isinstance(thread, threading._DummyThread)
         for thread in threading.enumerate()
     )
-
-
-def _flush() -> None:
-    """Write out what the program printed, as Python does when it exits."""
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(AttributeError, OSError, ValueError):  # replaced, gone or closed
-            stream.flush()

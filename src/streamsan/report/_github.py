@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from streamsan.model.findings import Finding, Report
-from streamsan.report._kinds import count_text, title
+from streamsan.model.findings import Finding, Report, Side
+from streamsan.report._kinds import count_text, title, verdict_text
 from streamsan.report._view import View
 
 
@@ -13,9 +13,18 @@ def render(report: Report, view: View) -> str:
     lines += [_annotation("warning", finding, view) for finding in report.misuse + report.latent]
     errors = report.summary.internal_errors
     lines += [f"::warning title=StreamSan internal error::{_data(error)}" for error in errors]
-    counts = count_text(len(report.races), "race")
-    lines.append(f"StreamSan: {counts} in {count_text(report.summary.operations, 'operation')}")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_summary(report)]) + "\n"
+
+
+def _summary(report: Report) -> list[str]:
+    """Lines for the log: the verdict, and what it does not cover."""
+    operations = count_text(report.summary.operations, "operation")
+    lines = [f"StreamSan: {verdict_text(report)} in {operations}"]
+    if not report.summary.complete:
+        lines.append("StreamSan: cut: the recording stops before the program's end")
+    # in one line each, as a line of its own could be a workflow command
+    lines += [f"StreamSan: unseen: {' '.join(s.split())}" for s in report.summary.blind_spots]
+    return lines
 
 
 def _annotation(level: str, finding: Finding, view: View) -> str:
@@ -26,12 +35,16 @@ def _annotation(level: str, finding: Finding, view: View) -> str:
 
 
 def _message(finding: Finding, view: View) -> str:
-    sides = [
-        f"{side.access} by {side.op} on {side.stream}"
-        + (f" at {view.place(side.site)}" if side.site else "")
-        for side in (finding.first, finding.second)
-    ]
+    sides = [_side(side, view) for side in (finding.first, finding.second)]
     return "\n".join([*dict.fromkeys(sides), finding.missing_edge, *finding.repair])
+
+
+def _side(side: Side, view: View) -> str:
+    """One access; or the call of a misuse, whose place is that of the annotation."""
+    if not side.access:
+        return f"{side.op} on {side.stream}"
+    place = f" at {view.place(side.site)}" if side.site else ""
+    return f"{side.access} by {side.op} on {side.stream}{place}"
 
 
 def _data(text: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from streamsan.model.findings import Report
+
 TITLES = {
     "R01-PROD-CONS": "data used before the stream that makes it is done",
     "R02-SLOT-WAR": "buffer overwritten while another stream still uses it",
@@ -39,3 +41,13 @@ def size_text(size: int) -> str:
 def count_text(count: int, noun: str, plural: str | None = None) -> str:
     """A count with its noun, such as ``1 race`` or ``2,000 operations``."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def verdict_text(report: Report) -> str:
+    """How many findings of each sort there are, or that no races were found."""
+    counts = (
+        (len(report.races), "race"),
+        (len(report.latent), "latent race"),
+        (len(report.misuse), "misuse"),
+    )
+    return ", ".join(count_text(*pair) for pair in counts if pair[0]) or "no races found"

@@ -7,7 +7,7 @@ from itertools import zip_longest
 
 from streamsan.model.findings import Finding, Report
 from streamsan.report._finding import body
-from streamsan.report._kinds import count_text, title
+from streamsan.report._kinds import count_text, title, verdict_text
 from streamsan.report._layout import Layout
 from streamsan.report._paint import Paint
 from streamsan.report._view import View
@@ -45,12 +45,7 @@ def _hidden(page: Layout, name: str, findings: list[Finding]) -> None:
 
 def _summary(page: Layout, report: Report) -> None:
     summary = report.summary
-    counts = [
-        count_text(len(report.races), "race"),
-        count_text(len(report.latent), "latent race"),
-        count_text(len(report.misuse), "misuse"),
-    ]
-    found = [text for text in counts if not text.startswith("0 ")]
+    found = report.latent or report.misuse
     role = "race" if report.races else "latent" if found else "good"
     work = ", ".join(
         (
@@ -59,7 +54,7 @@ def _summary(page: Layout, report: Report) -> None:
             count_text(summary.streams, "stream"),
         )
     )
-    verdict = page.paint(role, ", ".join(found) or "no races found")
+    verdict = page.paint(role, verdict_text(report))
     where = {"virtual": "virtual GPU", "cuda": "CUDA"}.get(summary.recorder, summary.recorder)
     page.line(f"streamsan: {verdict} · {work} · {where}, {summary.seconds:.1f} s")
     if not summary.complete:

@@ -36,8 +36,10 @@ class View:
 
     def path(self, file: str) -> str:
         """`file`, relative where it lies below `base`."""
-        below = self.base and file.startswith(self.base.rstrip(os.sep) + os.sep)
-        return os.path.relpath(file, self.base) if below else file
+        if not (self.base and os.path.isabs(file)):
+            return file
+        relative = os.path.relpath(file, self.base)
+        return file if relative.startswith(os.pardir + os.sep) else relative
 
     def is_library(self, site: Site) -> bool:
         """Whether a site is in an installed package, in Python itself, or in no file at all.
