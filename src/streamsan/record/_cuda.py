@@ -22,13 +22,11 @@ from streamsan.record._cuda_memory import Blocks
 from streamsan.record._cuda_patches import install_patches
 from streamsan.record._cuda_streams import Streams
 from streamsan.record._observer import Observer
-from streamsan.virtual.face.copies import copy_kind
+from streamsan.virtual.face.copies import copy_kind, same_layout
 from streamsan.virtual.face.exports import Exports
 from streamsan.virtual.face.nodes import Nodes, current_node
-from streamsan.virtual.face.schema import PLANS, Plan, Role
+from streamsan.virtual.face.schema import PLANS, Operand, Plan, Role, operands
 from streamsan.virtual.memory import NOWHERE, PINNED
-
-Operand = tuple[torch.Tensor, int, int, str]
 
 _HIDDEN = (
     "kernels that do not go through torch's dispatcher (Triton, torch.compile, CuPy, extensions)",
@@ -140,15 +138,7 @@ class CudaRecorder:
         self, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[list[Operand], list[r.Access]]:
         """The tensor arguments and what they touch, as they are before the operator runs."""
-        found: list[Operand] = []
-        for position, name, mode in plan.touched(args, kwargs):
-            value = args[position] if 0 <= position < len(args) else kwargs.get(name)
-            if isinstance(value, torch.Tensor):
-                found.append((value, self.owner(value), mode, name))
-            elif isinstance(value, (list, tuple)):
-                found += [
-                    (v, self.owner(v), mode, name) for v in value if isinstance(v, torch.Tensor)
-                ]
+        found = operands(plan, self.owner, args, kwargs)
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor, _, _, _ in found):
             self.nodes.note()
         return found, self.accesses(found)
@@ -270,8 +260,7 @@ class CudaRecorder:
                 self.operation(int(r.OpKind.HOST), plan.name, self.observer.thread(), accesses)
             return
         host, other = (target, source) if to < 0 else (source, target)
-        direct = host.is_contiguous() or host.stride() == other.stride()
-        kind = copy_kind(of, to, direct)
+        kind = copy_kind(of, to, same_layout(host, other))
         stream = self.streams.current(of if kind == r.CopyKind.PEER else max(to, of))
         if kind == r.CopyKind.PEER:
             self.streams.order(self.streams.current(to), stream)

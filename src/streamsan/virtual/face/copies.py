@@ -83,7 +83,7 @@ class Copier:
             return
         source = source.expand_as(target) if source.shape != target.shape else source
         host_side = target if to < 0 else source
-        kind = copy_kind(of, to, _plain(host_side, source if to < 0 else target))
+        kind = copy_kind(of, to, same_layout(host_side, source if to < 0 else target))
         stream = self._gpu.current_stream(of if kind == CopyKind.PEER else device)
         if stream.capture is not None and NOWHERE in (to, of):
             raise RuntimeError(CAPTURED_COPY)
@@ -177,7 +177,7 @@ class Copier:
         ctypes.memmove(target, source, size)
 
 
-def _plain(host: torch.Tensor, other: torch.Tensor) -> bool:
+def same_layout(host: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether a host tensor is copied as it lies (Copy.cu: same layout on both sides)."""
     return host.is_contiguous() or host.stride() == other.stride()
 

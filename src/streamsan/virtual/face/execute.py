@@ -25,8 +25,8 @@ from streamsan.virtual.face.layouts import (
     unpack,
 )
 from streamsan.virtual.face.random import virtual_generator, with_seed
-from streamsan.virtual.face.schema import Plan
-from streamsan.virtual.face.tensors import Spec, Tensors
+from streamsan.virtual.face.schema import Operand, Plan
+from streamsan.virtual.face.tensors import Spec
 from streamsan.virtual.face.waits import host_waits
 from streamsan.virtual.graph import Capture
 from streamsan.virtual.memory import NOWHERE, PINNED
@@ -35,24 +35,6 @@ from streamsan.virtual.streams import Stream
 
 if TYPE_CHECKING:
     from streamsan.virtual.face.state import Face
-
-Operand = tuple[torch.Tensor, int, int, str]
-"""A tensor argument: the tensor, its owner, the access mode, the argument's name."""
-
-
-def operands(
-    plan: Plan, tensors: Tensors, args: Sequence[Any], kwargs: dict[str, Any]
-) -> list[Operand]:
-    """The tensor arguments of a call."""
-    found: list[Operand] = []
-    owner = tensors.owner
-    for position, name, mode in plan.touched(args, kwargs):
-        value = args[position] if 0 <= position < len(args) else kwargs.get(name)
-        if isinstance(value, torch.Tensor):
-            found.append((value, owner(value), mode, name))
-        elif isinstance(value, (list, tuple)):
-            found += [(v, owner(v), mode, name) for v in value if isinstance(v, torch.Tensor)]
-    return found
 
 
 def check_devices(plan: Plan, found: Sequence[Operand], device: int) -> None:

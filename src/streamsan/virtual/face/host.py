@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from streamsan.model.records import Mode, OpKind
-from streamsan.virtual.face.execute import Operand, operands
 from streamsan.virtual.face.exports import Exports
-from streamsan.virtual.face.schema import Plan
+from streamsan.virtual.face.schema import Operand, Plan, operands
 from streamsan.virtual.memory import PINNED
 from streamsan.virtual.observer import tells
 
@@ -28,7 +27,7 @@ class Host:
 
     def run(self, plan: Plan, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run an operator that touches host memory only."""
-        found = operands(plan, self._face.tensors, args, kwargs)
+        found = operands(plan, self._face.tensors.owner, args, kwargs)
         pinned = [operand for operand in found if operand[1] == PINNED]
         if not pinned:
             return func(*args, **kwargs)

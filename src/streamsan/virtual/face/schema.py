@@ -5,7 +5,7 @@ Both recorders use this: the virtual GPU to run operators, and all to say what t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -234,3 +234,23 @@ class Plans(dict[OpOverload, Plan]):
 
 PLANS = Plans()
 """All plans made so far."""
+
+Operand = tuple[torch.Tensor, int, int, str]
+"""A tensor argument: the tensor, its owner, the access mode, the argument's name."""
+
+
+def operands(
+    plan: Plan,
+    owner: Callable[[torch.Tensor], int],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+) -> list[Operand]:
+    """The tensor arguments of a call; `owner` tells where a tensor lies."""
+    found: list[Operand] = []
+    for position, name, mode in plan.touched(args, kwargs):
+        value = args[position] if 0 <= position < len(args) else kwargs.get(name)
+        if isinstance(value, torch.Tensor):
+            found.append((value, owner(value), mode, name))
+        elif isinstance(value, (list, tuple)):
+            found += [(v, owner(v), mode, name) for v in value if isinstance(v, torch.Tensor)]
+    return found

@@ -11,10 +11,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from streamsan.model.records import Mode
 from streamsan.virtual.face.backward import Backward
 from streamsan.virtual.face.copies import Copier, copy_handler
-from streamsan.virtual.face.execute import Executor, Operand, operands
+from streamsan.virtual.face.execute import Executor
 from streamsan.virtual.face.host import Host
 from streamsan.virtual.face.random import Generator, refuse_virtual
-from streamsan.virtual.face.schema import PLANS, Plan, Role
+from streamsan.virtual.face.schema import PLANS, Operand, Plan, Role, operands
 from streamsan.virtual.face.storage import Storages
 from streamsan.virtual.face.tensors import Tensors
 from streamsan.virtual.gpu import Gpu
@@ -116,7 +116,7 @@ class VirtualMode(TorchDispatchMode):
             return self._composite(plan, func, args, kwargs)
         if plan.role is Role.COPY:
             return self._copy(func, args, kwargs)
-        found = operands(plan, face.tensors, args, kwargs)
+        found = operands(plan, face.tensors.owner, args, kwargs)
         device = NOWHERE
         for _, owner, _, _ in found:
             device = max(device, owner)
@@ -153,7 +153,7 @@ class VirtualMode(TorchDispatchMode):
         self, plan: Plan, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         local = self._face.local
-        found = operands(plan, self._face.tensors, args, kwargs)
+        found = operands(plan, self._face.tensors.owner, args, kwargs)
         if found:
             local.last = max(owner for _, owner, _, _ in found)
         with self:
@@ -163,7 +163,7 @@ class VirtualMode(TorchDispatchMode):
         face = self._face
         face.local.last = face.tensors.owner(args[0])
         if torch.is_grad_enabled():
-            face.backward.forward(operands(PLANS[func], face.tensors, args, kwargs))
+            face.backward.forward(operands(PLANS[func], face.tensors.owner, args, kwargs))
         return copy_handler(face, func, args, kwargs)
 
     def _factory(self, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], like: int) -> Any:
@@ -203,7 +203,7 @@ def in_forked_child(face: Face, func: Any, args: tuple[Any, ...], kwargs: dict[s
         raise RuntimeError(FORKED)
     plan = PLANS[func]
     if plan.role is not Role.METADATA:
-        found = operands(plan, face.tensors, args, kwargs)
+        found = operands(plan, face.tensors.owner, args, kwargs)
         if any(owner >= 0 for _, owner, _, _ in found):
             raise RuntimeError(UNINITIALIZED)
     return func(*args, **kwargs)
