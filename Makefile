@@ -2,6 +2,7 @@
 #   make demo     a racy training script on the virtual GPU, its report, and the repaired script
 #   make test     the whole test suite, on two processes
 #   make lint     formatting, lint, types, layers, spelling
+#   make exact    20,000 new programs for each property of tests/exact
 #   make bench    what the virtual GPU and the checker cost on this machine
 #   make clean    removes .venv and everything else that was generated
 # Needs Python 3.10 or newer with venv, and access to a Python package registry.
@@ -20,7 +21,7 @@ NOW := date +%s
 SETUP = begin=$$($(NOW)); $(MAKE) -s $(STAMP); \
 	echo "set-up: $$(( $$($(NOW)) - begin )) s"
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint exact bench clean
 .DELETE_ON_ERROR:
 
 $(STAMP): pyproject.toml
@@ -47,6 +48,9 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell
+
+exact: $(STAMP)
+	HYPOTHESIS_PROFILE=long OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) tests/exact
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/check.py

@@ -1,31 +1,44 @@
-"""Measure the checker alone: records, operations and accesses per second of `Checker.feed`.
+"""Measure the checker alone: operations and accesses per second, and the memory it grows by.
 
-Without arguments it checks a synthetic training run: a copy stream uploads each batch, the
-training stream waits for it and runs kernels that read a weight and an activation and write the
-next activation, whose blocks come and go as a caching allocator hands them out. With
-``--trace FILE`` it checks a recorded trace instead.
+Three programs, each as long as asked for:
+
+- ``training``: a vision transformer's training, recorded on the virtual GPU, its steady state
+  repeated (needs torch to record; ``--trace FILE`` takes a recorded one);
+- ``streams``: 64 streams that hand buffers to one another through events;
+- ``ranges``: many small ranges of large buffers, dense and strided, written on one stream and read
+  on another, in order.
+
+A tenth at a time, so that it shows whether the cost stays flat. Only `Checker.feed` is timed, in
+seconds of this process on its core, so that other work on the machine does not count.
 
     python benchmarks/check.py
-    python benchmarks/check.py --trace run.streamsan --repeats 3
+    python benchmarks/check.py training --operations 10000000
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
+import gc
+import resource
+import sys
+import tempfile
 import time
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
-from streamsan.detect import Checker
-from streamsan.model.findings import Report
-from streamsan.model.records import (
+ROOT = Path(__file__).resolve().parents[1]
+if __name__ == "__main__":  # run by its path: the folder above is not on sys.path yet
+    sys.path.insert(0, str(ROOT))
+
+from benchmarks.vit_trace import LongRun, record  # noqa: E402
+from streamsan.detect import Checker  # noqa: E402
+from streamsan.model.records import (  # noqa: E402
     NONE,
     Access,
     Alloc,
     AnyRecord,
-    CopyKind,
-    End,
+    EventDestroy,
     EventRecord,
     EventWait,
     Free,
@@ -33,131 +46,162 @@ from streamsan.model.records import (
     Mode,
     Operation,
     OpKind,
-    RecordStream,
     SiteDef,
     StackDef,
     StreamDef,
     StreamSync,
     ThreadDef,
 )
-from streamsan.trace import read
 
-THREAD, TRAINING, UPLOAD = 0, 1, 2
-"""The timelines of the synthetic run."""
-
-KERNELS = 200
-"""Kernels of one synthetic step, about a third of a small transformer's."""
-
-SIZE = 1 << 20
-"""Bytes of each block."""
-
-SITES = 40
+THREAD, STREAMS, SIZE, SITES = 0, 64, 1 << 20, 40
+BUFFER = 8 << 20
+TENTHS = 10
 
 
-def dense(block: int, mode: Mode) -> Access:
-    """An access to all of a block; block `n` lies at ``(n + 1) * SIZE`` on device 0."""
-    return Access(0, (block + 1) * SIZE, SIZE, (), (), int(mode), "self")
-
-
-def alloc(block: int, slot: int, stream: int) -> Alloc:
-    """Block number `block`, handed out at the address of `slot`."""
-    return Alloc(block, 0, (slot + 1) * SIZE, SIZE, stream, THREAD, 0, "caching")
-
-
-def opening() -> Iterator[AnyRecord]:
-    """Sites, timelines, and the weights: one block a kernel, in slots 2 and up."""
+def opening(streams: int) -> Iterator[AnyRecord]:
+    """One host thread, number 0, some sites, and `streams` streams from number 1 on."""
     yield Header("virtual", {}, (), {})
     for site in range(SITES):
         yield SiteDef(site, "train.py", 10 + site, "step", True, "x = layer(x)", "x")
         yield StackDef(site, (site,))
     yield ThreadDef(THREAD, "MainThread", NONE, NONE)
-    yield StreamDef(TRAINING, 0, 0, True, True, "", NONE)
-    yield StreamDef(UPLOAD, 0, 1, False, False, "", 0)
-    for kernel in range(KERNELS):
-        yield alloc(kernel, 2 + kernel, TRAINING)
+    for stream in range(1, streams + 1):
+        yield StreamDef(stream, 0, stream, False, stream == 1, "", NONE)
 
 
-def step(number: int) -> Iterator[AnyRecord]:
-    """One step: upload, hand-over, kernels, frees. Two activations are alive at any time."""
-    first = KERNELS + number * (KERNELS + 1)  # the batch's block; the activations' follow
-    sequence = number * (KERNELS + 1)
-    event = number
-    low = 2 + KERNELS  # slots of activations; the batch uses slots 0 and 1 in turn
-    batch = number % 2
-    yield alloc(first, batch, UPLOAD)
-    yield Operation(
-        sequence, OpKind.COPY, "copy_", UPLOAD, THREAD, 0, (dense(batch, Mode.WRITE),),
-        copy=int(CopyKind.HOST_TO_DEVICE),
-    )  # fmt: skip
-    yield EventRecord(event, UPLOAD, THREAD, 1)
-    yield EventWait(event, TRAINING, THREAD, 1)
-    yield RecordStream(first, TRAINING, THREAD, 2)
-    source = batch
-    for kernel in range(KERNELS):
-        target = low + kernel % 2
-        yield alloc(first + 1 + kernel, target, TRAINING)
-        yield Operation(
-            sequence + 1 + kernel, OpKind.KERNEL, "aten::mm", TRAINING, THREAD, kernel % SITES,
-            (
-                dense(2 + kernel, Mode.READ),
-                dense(source, Mode.READ),
-                dense(target, Mode.WRITE),
-            ),
-        )  # fmt: skip
-        yield Free(first + kernel, THREAD, kernel % SITES)  # the source: used for the last time
-        source = target
-    yield Free(first + KERNELS, THREAD, 3)
-    if number % 10 == 9:
-        yield StreamSync(TRAINING, THREAD, 4)
+def kernel(seq: int, stream: int, *accesses: Access) -> Operation:
+    """A kernel."""
+    return Operation(seq, OpKind.KERNEL, "kernel", stream, THREAD, seq % SITES, accesses)
 
 
-def synthetic(steps: int) -> list[AnyRecord]:
-    """All records of the synthetic run."""
-    records = list(opening())
-    for number in range(steps):
-        records.extend(step(number))
-    records.append(End(0, 0.0))
-    return records
+def dense(address: int, size: int, mode: Mode) -> Access:
+    """An access to all bytes from `address` on."""
+    return Access(0, address, size, (), (), int(mode), "self")
 
 
-def check(records: list[AnyRecord]) -> tuple[float, Report]:
-    """Seconds that a new checker needs for the records, its report included; and the report."""
+def streams() -> Iterator[list[AnyRecord]]:
+    """Each stream fills a fresh block and hands it to the next one, which reads it; by events."""
+    yield list(opening(STREAMS))
+    for step in count():
+        records: list[AnyRecord] = []
+        for stream in range(1, STREAMS + 1):
+            number = step * STREAMS + stream
+            other, slot = stream % STREAMS + 1, number % (2 * STREAMS) * SIZE
+            records += [
+                Alloc(number, 0, slot, SIZE, stream, THREAD, 0, "caching"),
+                kernel(2 * number, stream, dense(slot, SIZE, Mode.WRITE)),
+                EventRecord(2 * number, stream, THREAD, 1),
+                EventWait(2 * number, other, THREAD, 1),
+                kernel(2 * number + 1, other, dense(slot, SIZE, Mode.READ)),
+                EventRecord(2 * number + 1, other, THREAD, 2),
+                EventWait(2 * number + 1, stream, THREAD, 2),
+                EventDestroy(2 * number, THREAD),
+                EventDestroy(2 * number + 1, THREAD),
+                Free(number, THREAD, 3),
+            ]
+        records.append(StreamSync(1 + step % STREAMS, THREAD, 4))
+        yield records
+
+
+def ranges() -> Iterator[list[AnyRecord]]:
+    """Rows, columns and slices of eight buffers: written on one stream, then read on another."""
+    yield list(opening(2))
+    yield [Alloc(n, 0, n * BUFFER, BUFFER, 1, THREAD, 0, "caching") for n in range(8)]
+    for step in count():
+        base = step % 8 * BUFFER
+        written = [_range(base, part, Mode.WRITE) for part in range(256)]
+        read = [_range(base, part, Mode.READ) for part in range(0, 256, 4)]
+        first = step * 512
+        yield [
+            *(kernel(first + part, 1, access) for part, access in enumerate(written)),
+            EventRecord(1, 1, THREAD, 1),
+            EventWait(1, 2, THREAD, 1),
+            *(kernel(first + 256 + part, 2, access) for part, access in enumerate(read)),
+            EventRecord(2, 2, THREAD, 2),
+            EventWait(2, 1, THREAD, 2),
+            *([StreamSync(2, THREAD, 3)] if step % 10 == 9 else []),
+        ]
+
+
+def _range(base: int, part: int, mode: Mode) -> Access:
+    """A slice of 1 KiB, or one of a few columns of a matrix of 1 KiB rows."""
+    if part % 8:
+        return dense(base + part * 1024, 1024, mode)
+    column = base + (4 << 20) + part
+    return Access(0, column, 4, (1024,), (1024,), int(mode), "self")
+
+
+def training(trace: Path | None, operations: int) -> Iterator[list[AnyRecord]]:
+    """The vision transformer's training, recorded now unless there is a `trace`."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = trace or Path(folder) / "vit.streamsan"
+        if trace is None:
+            record(path)
+        run = LongRun(path)
+    return run.steps(operations)
+
+
+def measure(name: str, program: Iterator[list[AnyRecord]], operations: int) -> None:
+    """Check `operations` of a program and print what each tenth, and all of it, cost."""
     checker = Checker()
-    begin = time.perf_counter()
-    for record in records:
-        checker.feed(record)
+    feed, spent, done, mark = checker.feed, 0.0, (0, 0, 0.0), 1
+    counts = [0, 0]
+    before = memory()
+    print(f"{name}: {operations:,} operations")
+    for records in program:
+        gc.collect(0)
+        begin = time.process_time()
+        for item in records:
+            feed(item)
+        spent += time.process_time() - begin
+        ops = [item for item in records if type(item) is Operation]
+        counts[0] += len(ops)
+        counts[1] += sum(len(op.accesses) for op in ops)
+        if counts[0] >= operations * mark // TENTHS:
+            seconds = spent - done[2]
+            print(
+                f"  {counts[0]:>12,}: {(counts[0] - done[0]) / seconds:>10,.0f} operations,"
+                f" {(counts[1] - done[1]) / seconds:>10,.0f} accesses per second,"
+                f" {(memory() - before) >> 20:>4} MiB more",
+                flush=True,
+            )
+            done, mark = (counts[0], counts[1], spent), mark + 1
+        if counts[0] >= operations:
+            break
     report = checker.report()
-    return time.perf_counter() - begin, report
+    if report.verdict != "clean":
+        raise SystemExit(f"{name} is clean by construction, and a race was reported")
+    print(
+        f"  in all {counts[0] / spent:,.0f} operations, {counts[1] / spent:,.0f} accesses a second"
+    )
+    for text in report.summary.blind_spots:
+        print(f"  {text}")
+
+
+def memory() -> int:
+    """The most memory that this process has used so far, in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def parser() -> argparse.ArgumentParser:
     """Make the parser of the command line."""
     p = argparse.ArgumentParser(description="Measure the checker.")
-    p.add_argument("--trace", type=Path, help="a recorded trace instead of the synthetic run")
-    p.add_argument("--steps", type=int, default=50, help="steps of the synthetic run")
-    p.add_argument("--repeats", type=int, default=5)
+    p.add_argument("programs", nargs="*", metavar="PROGRAM", help="training, streams, ranges")
+    p.add_argument("--operations", type=int, default=200_000)
+    p.add_argument("--trace", type=Path, help="a recorded training instead of one made now")
     return p
 
 
 def main() -> None:
     """Run the command line."""
     args = parser().parse_args()
-    records = list(read(args.trace)) if args.trace else synthetic(args.steps)
-    runs = [check(records) for _ in range(args.repeats)]
-    seconds = statistics.median(duration for duration, _ in runs)
-    report = runs[0][1]
-    if args.trace is None and report.verdict != "clean":
-        raise SystemExit("the synthetic run is clean by construction, and a race was reported")
-    summary = report.summary
-    print(f"{args.trace or 'synthetic run'}: {len(records):,} records, verdict {report.verdict}")
-    print(f"median of {args.repeats}: {seconds:.3f} s")
-    for what, count in (
-        ("records", len(records)),
-        ("operations", summary.operations),
-        ("accesses", summary.accesses),
-    ):
-        each = 1e6 * seconds / max(count, 1)
-        print(f"  {count / seconds:>12,.0f} {what} per second, {each:.1f} us each")
+    for name in args.programs or ("training", "streams", "ranges"):
+        if name == "training":
+            measure(name, training(args.trace, args.operations), args.operations)
+        elif name in ("streams", "ranges"):
+            measure(name, {"streams": streams, "ranges": ranges}[name](), args.operations)
+        else:
+            raise SystemExit(f"there is no program {name}: choose from training, streams, ranges")
 
 
 if __name__ == "__main__":

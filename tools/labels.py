@@ -56,6 +56,11 @@ class Case:
         return _listed(self.fields.get("twin", ""))
 
     @property
+    def only(self) -> str:
+        """The one ``--device`` on which StreamSan sees it, or an empty string."""
+        return self.fields.get("only", "")
+
+    @property
     def devices(self) -> int:
         """How many devices it needs."""
         return int(self.fields.get("devices", "1"))

@@ -5,7 +5,8 @@
 A PATH is a program or a folder of them; without one it is ``cases/`` of this repository, whose
 labels and coverage of the rule book are then checked first. For each program the command
 ``COMMAND EXTRA --format json --output OUT PROGRAM`` is run, with ``--devices N`` where the
-program's header asks for several. Exit status 0 when every program passes and no label is
+program's header asks for several. Programs that the command's ``--device`` cannot see are left
+out. Exit status 0 when every program passes and no label is
 wrong, else 1. The format of the programs is described in ``cases/README.md``.
 """
 
@@ -185,6 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     command = shlex.split(options.command) + shlex.split(options.extra)
     cases = [case for case in cases if case.devices <= options.devices]
+    cases = [case for case in cases if case.only in ("", _device(command))]
     runner = command_runner(command, options.timeout, options.traces)
     with ThreadPoolExecutor(options.jobs) as pool:
         scores = list(pool.map(lambda case: score_case(case, runner), cases))
@@ -198,6 +200,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rows = [{**asdict(score), "passed": score.passed} for score in scores]
         options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     return int(bool(wrong) or not all(score.passed for score in scores))
+
+
+def _device(command: Sequence[str]) -> str:
+    """The ``--device`` of a command; without one, what is there without a GPU."""
+    return command[command.index("--device") + 1] if "--device" in command else "virtual"
 
 
 def _parser() -> argparse.ArgumentParser:

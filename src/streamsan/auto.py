@@ -18,13 +18,16 @@ import sys
 from dataclasses import replace
 
 from streamsan import config
+from streamsan.autograd import Plans
 from streamsan.commands._outcome import (
     absolute,
     check_output,
+    collect_plans,
     deliver,
     exit_status,
     flush_standard_streams,
     tell_next,
+    tell_plans,
 )
 from streamsan.config import Settings
 from streamsan.errors import EXIT_RACES, StreamSanError
@@ -35,11 +38,19 @@ from streamsan.session import Session, active
 def _start(settings: Settings) -> None:
     program = getattr(sys.modules["__main__"], "__file__", None)
     check_output(settings, [program] if program else [])
-    settings = replace(settings, output=absolute(settings.output), trace=absolute(settings.trace))
+    settings = replace(
+        settings,
+        output=absolute(settings.output),
+        trace=absolute(settings.trace),
+        plan=absolute(settings.plan),
+    )
+    plans = collect_plans(settings)
     options = Options(
         device=settings.device,
         devices=settings.devices,
         schedule=settings.schedule,
+        allocator=settings.allocator,
+        engine=settings.engine,
         memory=settings.memory,
         arguments=tuple(sys.argv),
     )
@@ -47,7 +58,7 @@ def _start(settings: Settings) -> None:
     def stop_at_race(session: Session) -> None:
         session.halt()
         flush_standard_streams()
-        _deliver(session, settings)
+        _deliver(session, settings, plans)
         os._exit(EXIT_RACES)
 
     session = Session(
@@ -57,14 +68,14 @@ def _start(settings: Settings) -> None:
         on_race=stop_at_race if settings.fail_fast else None,
     )
     session.start()
-    atexit.register(_finish, session, settings)
+    atexit.register(_finish, session, settings, plans)
 
 
-def _finish(session: Session, settings: Settings) -> None:
+def _finish(session: Session, settings: Settings, plans: Plans | None) -> None:
     if active() is not session:  # a forked child, or done
         return
     session.stop()
-    written = _deliver(session, settings)
+    written = _deliver(session, settings, plans)
     if not settings.strict or hasattr(sys, "last_type"):  # an exception has ended the program
         return
     if status := exit_status(session.report, strict=True, written=written):
@@ -72,15 +83,17 @@ def _finish(session: Session, settings: Settings) -> None:
         os._exit(status)
 
 
-def _deliver(session: Session, settings: Settings) -> bool:
+def _deliver(session: Session, settings: Settings, plans: Plans | None) -> bool:
     """Report; returns whether that could be written."""
+    stream = sys.__stderr__ or sys.stderr
     written = deliver(
         session.report,
         settings,
         sources=session.sources,
         base=session.base,
-        stream=sys.__stderr__ or sys.stderr,
+        stream=stream,
     )
+    tell_plans(plans, settings, stream)
     tell_next(settings, session.base)
     return written
 

@@ -7,16 +7,32 @@ command line.
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from streamsan import report
+from streamsan.allocator import DEFAULT, NAMES, parse_allocator
+from streamsan.autograd import POLICIES
 from streamsan.errors import UsageError
-from streamsan.session import parse_count, parse_device, parse_memory, parse_schedule
+from streamsan.session import (
+    parse_count,
+    parse_device,
+    parse_engine,
+    parse_jobs,
+    parse_memory,
+    parse_schedule,
+)
 
 VARIABLE = "STREAMSAN"
+
+
+def _local_processes() -> int:
+    """As many as torchrun has started here, each of which takes the device of its number; or 1."""
+    text = os.environ.get("LOCAL_WORLD_SIZE", "")
+    return parse_count(text) if text else 1
 
 
 @dataclass(frozen=True)
@@ -24,15 +40,19 @@ class Settings:
     """All options. `memory` is in bytes; `all` lifts the limit on the races shown."""
 
     device: str = "auto"
-    devices: int = 1
+    devices: int = field(default_factory=_local_processes)
     memory: int = 16 << 30
     schedule: str = "program"
+    allocator: str = DEFAULT
+    engine: str = ""
     format: str = "text"
     output: Path | None = None
     trace: Path | None = None
+    plan: Path | None = None
     fail_fast: bool = False
     strict: bool = False
     force: bool = False
+    jobs: int = 1
     all: bool = False
     verbose: bool = False
 
@@ -57,6 +77,10 @@ class Option:
         return (self.short, long) if self.short else (long,)
 
 
+RANK = "{rank}"
+"""Stands for the process's number in a file's name, where a program has several processes."""
+
+
 def _parse_format(text: str) -> str:
     if text not in report.FORMATS:
         names = ", ".join(report.FORMATS)
@@ -67,7 +91,11 @@ def _parse_format(text: str) -> str:
 def _parse_path(text: str) -> Path:
     if not text:
         raise UsageError("a file name is empty: give one")
-    return Path(text)
+    if RANK not in text and os.environ.get("WORLD_SIZE", "1") != "1" and "RANK" in os.environ:
+        raise UsageError(
+            f"all processes of this program would write {text}: put {RANK} into the file's name"
+        )
+    return Path(text.replace(RANK, os.environ.get("RANK", "0")))
 
 
 OPTIONS = (
@@ -77,7 +105,12 @@ OPTIONS = (
         "auto|cuda|virtual",
         parse_device,
     ),
-    Option("devices", "number of virtual GPUs (default: 1)", "N", parse_count),
+    Option(
+        "devices",
+        "number of virtual GPUs (default: 1, or one for each process that torchrun starts here)",
+        "N",
+        parse_count,
+    ),
     Option("memory", "memory of each virtual GPU (default: 16GiB)", "SIZE", parse_memory),
     Option(
         "schedule",
@@ -85,6 +118,18 @@ OPTIONS = (
         "(only when something waits), hold:STREAM (that stream late), random:SEED",
         "NAME[:ARG]",
         parse_schedule,
+    ),
+    Option(
+        "allocator",
+        f"who hands out the GPU's memory: {', '.join(NAMES)} (default: {DEFAULT})",
+        "NAME[:POLICY]",
+        parse_allocator,
+    ),
+    Option(
+        "engine",
+        f"what a backward pass orders: {', '.join(POLICIES)} (default: as torch does)",
+        "POLICY",
+        parse_engine,
     ),
     Option(
         "format",
@@ -99,20 +144,34 @@ OPTIONS = (
         "FILE",
         _parse_path,
     ),
+    Option(
+        "plan",
+        "draw the backward passes to this file, as SVG: nodes, streams and waits",
+        "FILE",
+        _parse_path,
+    ),
     Option("fail_fast", "end the program at its first race"),
     Option("strict", "exit 66 for latent races and misuse too, 1 for internal errors"),
     Option("force", "overwrite the file of --output"),
+    Option(
+        "jobs",
+        "check in up to N processes, auto: one for each core (default: 1); the report is the same",
+        "N|auto",
+        parse_jobs,
+    ),
     Option("all", "show every race, not the first ten"),
-    Option("verbose", "show whole stacks", short="-v"),
+    Option("verbose", "show whole stacks, and with --engine the backward passes", short="-v"),
 )
 
-RECORDING = ("device", "devices", "memory", "schedule")
+RECORDING = ("device", "devices", "memory", "schedule", "allocator", "engine")
+CHECKING = ("jobs",)
 REPORTING = ("format", "output", "strict", "force", "all", "verbose")
 
 
 def add_options(parser: argparse.ArgumentParser, keys: Sequence[str], title: str) -> None:
     """Add the options `keys` to `parser`; those not given leave no attribute behind."""
-    helps = {"force": "overwrite the files of --output and --trace"} if "trace" in keys else {}
+    files = "overwrite the files of --output, --trace and --plan"
+    helps = {"force": files} if "trace" in keys else {}
     group = parser.add_argument_group(title)
     for option in OPTIONS:
         if option.key not in keys:

@@ -20,12 +20,18 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["torch", "streamsan.commands", "streamsan.virtual.face"])
 
 
-def run_case(case: Case) -> Outcome:
-    """Run StreamSan on one program; what the program prints is kept for the error only."""
+def run_case(case: Case, trace: Path | None = None) -> Outcome:
+    """Run StreamSan on one program; what the program prints is kept for the error only.
+
+    With `trace`, the trace of the run is kept there.
+    """
     with tempfile.TemporaryDirectory() as folder:
         report, output = Path(folder) / "report.json", Path(folder) / "output.txt"
         arguments = ["run", "--device", "virtual", "--devices", str(case.devices)]
-        arguments += ["--format", "json", "--output", str(report), str(case.path)]
+        arguments += ["--format", "json", "--output", str(report)]
+        if trace is not None:
+            arguments += ["--trace", str(trace)]
+        arguments.append(str(case.path))
         process = _CONTEXT.Process(target=_command, args=(arguments, str(output)))
         process.start()
         process.join(SECONDS)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
+from streamsan.trace import read
+from tests.hard.test_pieces import as_json, in_pieces, whole
 from tests.quality.preloaded import run_case
 from tools.labels import Case, find_cases
-from tools.score import ROOT, label_faults, score_case
+from tools.score import ROOT, Outcome, label_faults, score_case
 
 COLLECTIONS = {"own": ROOT / "cases", "shared": ROOT.parent / "shared" / "cases"}
 """The repository's programs, and a second collection where one lies beside the repository."""
@@ -24,6 +29,17 @@ def test_labels_are_sound_and_cover_the_rule_book() -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_detector_finds_what_is_marked_and_nothing_else(case: Case) -> None:
-    score = score_case(case, run_case)
+def test_detector_finds_what_is_marked_and_nothing_else(case: Case, tmp_path: Path) -> None:
+    """And the trace of the run, checked whole or in pieces, has the same report."""
+    outcomes: list[Outcome] = []
+
+    def run(case: Case) -> Outcome:
+        outcomes.append(run_case(case, tmp_path / "run.streamsan"))
+        return outcomes[-1]
+
+    score = score_case(case, run)
     assert score.passed, score
+    records = list(read(tmp_path / "run.streamsan"))
+    assert json.loads(as_json(whole(records))) == outcomes[-1].report
+    pieces = in_pieces(records, 3)
+    assert pieces is None or json.loads(as_json(pieces)) == outcomes[-1].report

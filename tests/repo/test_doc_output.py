@@ -16,6 +16,12 @@ def test_documented_output_is_what_the_program_says() -> None:
         )
 
 
+def test_pictures_are_what_the_program_draws() -> None:
+    for file, picture in fill_docs.pictures():
+        drawn = (fill_docs.ROOT / file).read_text(encoding="utf-8")
+        assert drawn == picture, f"{file}: run python tools/fill_docs.py"
+
+
 def test_a_missing_marker_is_told() -> None:
     with pytest.raises(ValueError, match="no marker"):
         fill_docs.filled("text", "output: x", "y")

@@ -90,15 +90,20 @@ class Trace:
         kind: r.OpKind = r.OpKind.KERNEL,
         name: str = "kernel",
         space: int = 0,
+        touched: Sequence[r.Access] = (),
         **more: Any,
     ) -> int:
-        """An operation of a stream, or with kind HOST of a thread; its line."""
+        """An operation of a stream, or with kind HOST of a thread; its line.
+
+        What it touches is of one `space`; accesses of others come as they are, in `touched`.
+        """
         stack = self.stack(line)
         accesses = [
             access(b, mode, space)
             for mode, many in ((1, read), (2, write), (3, update))
             for b in many
         ]
+        accesses.extend(touched)
         self._seq += 1
         by = self.main if thread is None else thread
         self.add(
@@ -163,22 +168,22 @@ class Trace:
         space: int = 0,
         graph: int = r.NONE,
         line: int | None = None,
+        thread: int | None = None,
     ) -> int:
-        """Hand out a block; its number."""
+        """Hand out a block; its number. `stream` may be NONE, for host memory."""
         self._block += 1
         owner = self.default if stream is None else stream
+        by = self.main if thread is None else thread
         stack = self.stack(line, target)
         self.add(
-            r.Alloc(
-                self._block, space, start, end - start, owner, self.main, stack, allocator, graph
-            )
+            r.Alloc(self._block, space, start, end - start, owner, by, stack, allocator, graph)
         )
         return self._block
 
-    def free(self, block: int, line: int | None = None) -> int:
+    def free(self, block: int, line: int | None = None, thread: int | None = None) -> int:
         """Give a block up; the line."""
         stack = self.stack(line)
-        self.add(r.Free(block, self.main, stack))
+        self.add(r.Free(block, self.main if thread is None else thread, stack))
         return stack
 
     def mark(self, block: int, stream: int, explicit: bool = True) -> None:

@@ -20,11 +20,15 @@ def bytes_of(extent: Extent) -> set[int]:
 
 
 class Oracle:
-    """Reads records like a checker; `races` are pairs of stack numbers, first and second."""
+    """Reads records like a checker; `races` are pairs of stack numbers, first and second.
+
+    `works` are the nodes of the operations, in order of submission.
+    """
 
     def __init__(self) -> None:
         """An empty graph."""
         self.races: set[Pair] = set()
+        self.works: list[int] = []
         self._ancestors: list[set[int]] = []
         self._last: dict[int, int] = {}
         self._streams: dict[int, r.StreamDef] = {}
@@ -41,6 +45,10 @@ class Oracle:
         handler = getattr(self, "_" + type(record).__name__.lower(), None)
         if handler is not None:
             handler(record)
+
+    def before(self, first: int, second: int) -> bool:
+        """Whether the graph leads from one of `works` to another."""
+        return self.works[first] in self._ancestors[self.works[second]]
 
     def _node(self, *before: int | None) -> int:
         """A node that comes after others; ancestors include the node itself."""
@@ -81,6 +89,7 @@ class Oracle:
             self._launches[x.graph] = node
         else:
             node = self._stream_node(x.timeline, x.thread)
+        self.works.append(node)
         for access in x.accesses:
             extent = (access.address, access.run, access.sizes, access.strides)
             for byte in bytes_of(extent):
@@ -113,17 +122,11 @@ class Oracle:
         self._events.pop(x.event, None)
 
     def _streamsync(self, x: r.StreamSync) -> None:
-        before = [self._last.get(x.stream)]
-        if self._streams[x.stream].default:  # the sync counts as an operation of the stream (D1)
-            device = self._streams[x.stream].device
-            before += [
-                self._last.get(s.timeline)
-                for s in self._streams.values()
-                if s.blocking and s.device == device
-            ]
-            if any(s.blocking and s.device == device for s in self._streams.values()):
-                self._last[x.stream] = self._node(*before)
-        self._host_node(x.thread, *before)
+        mine = self._streams[x.stream]
+        peers = [s for s in self._streams.values() if s.blocking and s.device == mine.device]
+        if mine.default and peers:  # the sync is an operation of the stream (D1)
+            self._stream_node(x.stream, x.thread)
+        self._host_node(x.thread, self._last.get(x.stream))
 
     def _devicesync(self, x: r.DeviceSync) -> None:
         streams = [s.timeline for s in self._streams.values() if s.device == x.device]

@@ -199,9 +199,10 @@ def test_output_file_and_json(tmp_path: Path, streamsan: Streamsan) -> None:
 
 def test_environment_and_flags(tmp_path: Path, streamsan: Streamsan) -> None:
     name = script(tmp_path, "import launch; print(launch.recorder.options)")
-    setting = {"STREAMSAN": "device=virtual,devices=3,schedule=hold:side"}
+    setting = {"STREAMSAN": "device=virtual,devices=3,schedule=hold:side,engine=torch-1.9"}
     done = streamsan("run", "--devices=2", "--memory", "1GiB", name, **setting)
-    assert "device='virtual', devices=2, schedule='hold:side', memory=1073741824" in done.stdout
+    assert "device='virtual', devices=2, schedule='hold:side'" in done.stdout
+    assert "engine='torch-1.9', memory=1073741824" in done.stdout
 
 
 # Traces
@@ -251,7 +252,9 @@ MISTAKES = {
     "one file twice": (["run", "--trace", "x", "-o", "./x", "here.py"], 2, "name two files"),
     "no trace": (["check", "missing"], 3, "there is no trace missing"),
     "foreign trace": (["check", "here.py"], 3, "not a StreamSan trace"),
-    "two traces": (["check", "a", "b"], 2, "one argument too many, 'b'"),
+    "two bad traces": (["check", "here.py", "missing"], 3, "there is no trace missing"),
+    "two traces, one report": (["check", "-o", "x", "here.py", "b"], 2, "report of one trace"),
+    "no number of jobs": (["check", "--jobs", "0", "here.py"], 2, "give 1 to 999, or auto"),
 }
 
 
@@ -418,7 +421,7 @@ def test_a_closed_pipe_keeps_the_status(
 
 
 def test_help_lists_what_there_is(streamsan: Streamsan) -> None:
-    assert "the files of --output and --trace" in streamsan("run", "--help").stdout
+    assert "the files of --output, --trace and --plan" in streamsan("run", "--help").stdout
     for verb in ("check", "report"):
         page = streamsan(verb, "--help").stdout
         assert "--trace" not in page

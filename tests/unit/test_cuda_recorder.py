@@ -116,9 +116,9 @@ def test_wait_for_a_captured_event_draws_its_stream_into_the_capture(
 @pytest.mark.usefixtures("driver")
 def test_block_handed_out_again_inside_of_an_operator_is_a_new_one(observer: Observer) -> None:
     blocks = Blocks(observer, Streams(observer))
-    blocks.allocated(0x1000, 0, r.NONE)
+    blocks.allocated(0x1000, 0, 0, r.NONE)
     assert blocks.take(0x1000) is None  # never shown by a tensor: nothing to report
-    blocks.allocated(0x1000, 0, r.NONE)
+    blocks.allocated(0x1000, 0, 0, r.NONE)
     assert 0x1000 in blocks._device
 
 

@@ -329,7 +329,6 @@ def test_block_reuse_is_repaired_at_the_line_of_the_free() -> None:
             "move the wait at train.py:3 behind the record at train.py:5",
         ),
         (r05_replaced, "give the record at train.py:4 an event of its own"),
-        (r07, "call wait() on the handle of the collective before train.py:3"),
         (r11, "launch kernel at train.py:3 on side, as its caller does"),
         (r13, "torch.cuda.default_stream().wait_stream(side) before train.py:3"),
     ],
@@ -338,6 +337,19 @@ def test_repair(program: Callable[[Trace, int], None], repair: str) -> None:
     t = Trace()
     program(t, t.stream("side", line=1))
     assert only(t).repair[0] == repair
+
+
+@pytest.mark.parametrize(
+    ("name", "repair"),
+    [
+        ("nccl default_pg", "call wait() on the handle of the collective before train.py:3"),
+        ("side", "torch.cuda.default_stream().wait_stream(side) before train.py:3"),
+    ],
+)
+def test_collective_is_waited_for_by_its_handle_or_its_stream(name: str, repair: str) -> None:
+    t = Trace()
+    r07(t, t.stream(name, line=1))
+    assert only(t).repair == [repair]
 
 
 def test_streams_are_named_by_the_user_then_by_variable_then_by_line() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamsan.detect import _shadow
+from streamsan.detect import _segments, _shadow
 from streamsan.model import records as r
 from streamsan.model.extent import Extent
 from tests.unit.builder import Bytes, Trace
@@ -118,7 +118,7 @@ def test_the_checker_finds_what_the_oracle_finds(room: int) -> None:
         assert set(trace.races()) == oracle.races
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_shadow, "_ROOM", room)
+        patch.setattr(_segments, "_ROOM", room)
         check()
 
 

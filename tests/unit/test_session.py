@@ -41,7 +41,7 @@ def test_watch(recorders: list[Recorder]) -> None:
         recorders[0].race()
         assert session.report.verdict == "races"
     assert active() is None
-    assert recorders[0].options == Options("virtual", 2, "late", 1 << 30)
+    assert recorders[0].options == Options("virtual", 2, "late", memory=1 << 30)
     assert session.report.summary.complete
     assert session.report.summary.exit_status == 0
     assert "race 1 of 1" in session.render()

@@ -43,6 +43,19 @@ def arguments(name: str) -> tuple[Any, ...] | None:
     return table.get(name, ())
 
 
+def nccl_arguments(name: str) -> tuple[Any, ...]:
+    """Arguments for a name of ``torch.cuda.nccl``."""
+    ones = [torch.ones(4, device=f"cuda:{index}") for index in range(2)]
+    wide = [torch.empty(8, device=f"cuda:{index}") for index in range(2)]
+    half = [torch.empty(2, device=f"cuda:{index}") for index in range(2)]
+    table: dict[str, tuple[Any, ...]] = {
+        "is_available": (ones,), "init_rank": (1, bytes(128), 0), "all_reduce": (ones,),
+        "reduce": (ones, ones[0]), "broadcast": (ones,), "all_gather": (ones, wide),
+        "reduce_scatter": (ones, half),
+    }  # fmt: skip
+    return table.get(name, ())
+
+
 def callables() -> list[tuple[str, Any]]:
     """Public callables of the modules, by their dotted names."""
     found = []
@@ -64,8 +77,8 @@ def outcome(name: str, value: Any) -> str:
     given = arguments(name.rpartition(".")[2])
     if given is None:
         return ""
-    if name == "torch.cuda.nccl.is_available":
-        given = ([torch.ones(1, device="cuda")],)
+    if name.startswith("torch.cuda.nccl."):
+        given = nccl_arguments(name.rpartition(".")[2])
     try:
         value(*given)
     except NotImplementedError as error:

@@ -16,7 +16,7 @@ ALWAYS = (
 )
 
 FORGOTTEN = (
-    "44 older uses were forgotten: more than 256 lines of the program used the same bytes on one"
+    "66 older uses were forgotten: more than 256 lines of the program used the same bytes on one"
     " stream with no wait of the host in between"
 )
 SPOTS = {

@@ -7,6 +7,7 @@ no limit on splitting, no rounding divisions, no collection threshold).
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 from streamsan.allocator._segments import FreeList, describe, merge, split
@@ -43,6 +44,9 @@ class CachingAllocator:
     Pool 0 is the common one; any other number is a private pool (of graph captures), whose
     memory serves no other pool as long as it has users (rule G3).
     """
+
+    name = "caching"
+    watches_uses = False
 
     def __init__(self, driver: Driver, events: Events, capacity: int) -> None:
         self.capacity = capacity
@@ -103,12 +107,10 @@ class CachingAllocator:
         block.allocated = False
         self._stats.allocation.subtract(1, block.small)
         self._stats.allocated_bytes.subtract(block.size, block.small)
-        if not block.users:
-            self._file(block)
-        elif self._captures:
+        if self._captures and block.users:
             self._deferred.append(block)
         else:
-            self._guard(block)
+            self._give_up(block)
 
     def record_stream(self, block: Block, stream: int) -> None:
         """Note that `stream` uses `block` as well as its owner (rule M2).
@@ -142,7 +144,7 @@ class CachingAllocator:
         if not self._captures:
             deferred, self._deferred = self._deferred, []
             for block in deferred:
-                self._guard(block)
+                self._give_up(block)
 
     def empty_cache(self) -> None:
         """Wait for all outstanding events, then give all unused segments back (rule M3)."""
@@ -233,11 +235,18 @@ class CachingAllocator:
         stats.inactive_split.add(parts, small)
         stats.inactive_split_bytes.add(size, small)
 
-    def _guard(self, block: Block) -> None:
+    def _give_up(self, block: Block) -> None:
         """Hold a freed block back by one event on each stream recorded on it (rule M2)."""
         users, block.users = block.users, []
-        block.pending = len(users)
-        for stream in users:
+        if users:
+            self._guard(block, users)
+        else:
+            self._file(block)
+
+    def _guard(self, block: Block, streams: Sequence[int]) -> None:
+        """Hold a block back by one event on each of some streams."""
+        block.pending = len(streams)
+        for stream in streams:
             token = self._events.record(stream)
             self._waiting.setdefault(stream, deque()).append((token, block))
 
@@ -253,13 +262,15 @@ class CachingAllocator:
                 del self._waiting[stream]
 
     def _drain(self) -> None:
-        waiting, self._waiting = self._waiting, {}
-        for queue in waiting.values():
-            for token, block in queue:
-                self._events.wait(token)
-                self._passed(block)
+        while self._waiting:
+            waiting, self._waiting = self._waiting, {}
+            for queue in waiting.values():
+                for token, block in queue:
+                    self._events.wait(token)
+                    self._passed(block)
 
     def _passed(self, block: Block) -> None:
+        """One event of a block is done; the last of them makes it free."""
         block.pending -= 1
         if not block.pending:
             self._file(block)

@@ -6,6 +6,7 @@ takes no lock (its caller does). Streams and pools are numbers of the caller's; 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Protocol, TypedDict
 
 from streamsan.allocator.statistics import Statistics
@@ -27,6 +28,16 @@ class OutOfMemory(MemoryError):  # noqa: N818 - the term of the field
         self.capacity = capacity
         self.allocated = allocated
         self.reserved = reserved
+
+
+class CaptureRefused(RuntimeError):  # noqa: N818 - as above
+    """A graph capture needs private pools (rule G3), which the allocator `name` has not got."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"the {name} allocator cannot serve a graph capture, which needs memory of its own:"
+            " run the program with the caching allocator (--allocator caching)"
+        )
 
 
 class Driver(Protocol):
@@ -52,18 +63,35 @@ class Events(Protocol):
         """Block until that work has finished."""
 
 
+class Streams(Events, Protocol):
+    """The streams of one device, for an allocator that moves memory between them."""
+
+    def all(self) -> Iterable[int]:
+        """All streams of the device that may have work."""
+
+    def order(self, stream: int, token: Any) -> None:
+        """Let later work of `stream` wait for a token, without blocking the host (rule E2)."""
+
+    def join(self) -> None:
+        """Block until all streams of the device have finished (rule H2)."""
+
+    def fill(self, stream: int, address: int, size: int) -> None:
+        """Enqueue on `stream` that all bytes of a range become 0xFF: NaN in any floating type."""
+
+
 class Block:
     """A range of bytes handed out, or waiting to be.
 
     `address` and `size` (rounded) say where it is, `requested` what was asked for, `stream` and
     `pool` whom it is filed under. `users` are the other streams recorded on it, `pending` the
     number of their events not seen done since it was freed, `previous` and `next` its neighbours
-    in the segment. The object may be handed out again after its free: do not keep it.
+    in the segment. `mark` is what an arena's policy notes on a free block: what its next owner
+    must come after. The object may be handed out again after its free: do not keep it.
     """
 
     __slots__ = (
-        "address", "allocated", "next", "pending", "pool", "previous", "requested", "size",
-        "small", "stream", "users",
+        "address", "allocated", "mark", "next", "pending", "pool", "previous", "requested",
+        "size", "small", "stream", "users",
     )  # fmt: skip
 
     def __init__(self, address: int, size: int, stream: int, pool: int, small: bool) -> None:
@@ -76,6 +104,7 @@ class Block:
         self.allocated = False
         self.users: list[int] = []
         self.pending = 0
+        self.mark: Any = None
         self.previous: Block | None = None
         self.next: Block | None = None
 
@@ -124,7 +153,19 @@ class SegmentInfo(TypedDict):
 
 
 class Allocator(Protocol):
-    """What every allocator offers. The caller holds a lock around each call."""
+    """What every allocator offers. The caller holds a lock around each call.
+
+    `capacity` is the most bytes it takes from its driver, and may be changed at any time. With
+    `watches_uses`, the caller tells `record_stream` of every use of a block by a stream other
+    than its owner, not only of those that the program records.
+    """
+
+    capacity: int
+    watches_uses: bool
+
+    @property
+    def name(self) -> str:
+        """The name, with its policy after a colon where there are several: ``bfc:async``."""
 
     def allocate(self, size: int, stream: int, pool: int = 0) -> Block:
         """Hand out a block of at least `size` > 0 bytes for `stream`. Raises OutOfMemory."""
@@ -133,16 +174,34 @@ class Allocator(Protocol):
         """Take `block` back from the program. Raises ValueError where it is not live."""
 
     def record_stream(self, block: Block, stream: int) -> None:
-        """Hold the live `block` back, after its free, for `stream` too (rules M2 and M5)."""
+        """Note that `stream` uses the live `block`; what that is worth is the allocator's rule.
+
+        Raises ValueError where the block is not live.
+        """
 
     def empty_cache(self) -> None:
         """Give unused memory back to the driver."""
+
+    def retain_pool(self, pool: int) -> None:
+        """Count one more graph that uses a private pool. Raises CaptureRefused without pools."""
+
+    def release_pool(self, pool: int) -> None:
+        """Count one graph less that uses a private pool."""
+
+    def begin_capture(self) -> None:
+        """Record and query no event until `end_capture`."""
+
+    def end_capture(self) -> None:
+        """End one capture."""
 
     def stats(self) -> Statistics:
         """Copy the figures as of now."""
 
     def reset_peak(self) -> None:
         """Start all peaks over at the current figures."""
+
+    def reset_accumulated(self) -> None:
+        """Start the sums and the counters over at zero."""
 
     def snapshot(self) -> list[SegmentInfo]:
         """List all segments by address, each with its blocks."""

@@ -40,19 +40,34 @@ class Total(Figure):
         self.small = Figure()
         self.large = Figure()
 
+    # Written out, not made of calls of the parts' methods: each block that comes or goes changes
+    # five figures and more.
+
     def add(self, amount: int, small: bool = False) -> None:
         """Go up, or down by a negative amount; in segments of one of the two sorts."""
+        if amount < 0:
+            self.subtract(-amount, small)
+            return
+        self.allocated += amount
+        self.current = current = self.current + amount
+        if current > self.peak:
+            self.peak = current
         part = self.small if small else self.large
-        if amount >= 0:
-            Figure.add(self, amount)
-            part.add(amount)
-        else:
-            Figure.subtract(self, -amount)
-            part.subtract(-amount)
+        part.allocated += amount
+        part.current = current = part.current + amount
+        if current > part.peak:
+            part.peak = current
 
     def subtract(self, amount: int, small: bool = False) -> None:
         """Go down, in segments of one of the two sorts."""
-        self.add(-amount, small)
+        if amount < 0:
+            self.add(-amount, small)
+            return
+        self.freed += amount
+        self.current -= amount
+        part = self.small if small else self.large
+        part.freed += amount
+        part.current -= amount
 
 
 @dataclass(slots=True)

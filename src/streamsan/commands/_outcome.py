@@ -8,10 +8,11 @@ import stat
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import combinations
 from pathlib import Path
 from typing import TextIO
 
-from streamsan import report
+from streamsan import autograd, report
 from streamsan.config import Settings
 from streamsan.errors import EXIT_INTERNAL, EXIT_RACES, EXIT_USAGE, UsageError
 from streamsan.model.findings import Report
@@ -28,17 +29,24 @@ def check_output(settings: Settings, inputs: Sequence[str | Path] = ()) -> None:
 
     `inputs` are the files that the command reads: ``--force`` does not reach them.
     """
-    if settings.force:
-        _spare("--output", settings.output, inputs)
-        _spare("--trace", settings.trace, inputs)
-    path = settings.output
-    if path is None:
-        return
-    if settings.trace and os.path.realpath(settings.trace) == os.path.realpath(path):
-        raise UsageError(f"--output and --trace both name {path}: name two files")
+    files = {"--output": settings.output, "--trace": settings.trace, "--plan": settings.plan}
+    given = {flag: path for flag, path in files.items() if path is not None}
+    for flag, path in given.items():
+        if settings.force:
+            _spare(flag, path, inputs)
+    for (flag, path), (other, second) in combinations(given.items(), 2):
+        if os.path.realpath(path) == os.path.realpath(second):
+            raise UsageError(f"{flag} and {other} both name {path}: name two files")
+    for written in (settings.output, settings.plan):
+        if written is not None:
+            _check_file(written, settings.force)
+
+
+def _check_file(path: Path, force: bool) -> None:
+    """Raise UsageError where a file cannot be written."""
     if os.path.isdir(path):
         raise UsageError(f"the output {path} is a directory: name a file in it")
-    if os.path.isfile(path) and not settings.force:
+    if os.path.isfile(path) and not force:
         raise UsageError(f"the output file {path} exists already: name another one, or add --force")
     if not os.path.isdir(path.parent):
         raise UsageError(f"the output {path} lies in no directory: make {path.parent} first")
@@ -101,6 +109,26 @@ def deliver(
         stream, sources=sources, base=base, limit=_limit(settings), verbose=settings.verbose
     )
     return _put(report.render(found, settings.format, view), stream) and written
+
+
+def collect_plans(settings: Settings) -> autograd.Plans | None:
+    """Collect the backward passes from here on, if the settings ask for an account of them."""
+    wanted = settings.plan is not None or (settings.verbose and settings.engine)
+    return autograd.collect() if wanted else None
+
+
+def tell_plans(plans: autograd.Plans | None, settings: Settings, stream: TextIO | None) -> None:
+    """Draw the backward passes, and print them after a report that is meant to be read."""
+    if plans is None:
+        return
+    if settings.plan is not None:
+        try:
+            settings.plan.write_text(plans.svg(), encoding="utf-8")
+        except OSError as error:
+            _tell(f"cannot write {settings.plan}: {error.strerror}")
+    readable = settings.format == "text" or settings.output is not None
+    if settings.verbose and settings.engine and readable and stream is not None:
+        _put(f"\n{plans}\n", stream)
 
 
 def _save(found: Report, settings: Settings, path: Path, sources: Sources, base: str) -> bool:

@@ -10,24 +10,30 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 from streamsan import config
+from streamsan.autograd import Plans
 from streamsan.commands._failure import report_exception, system_exit_status
 from streamsan.commands._outcome import (
     absolute,
     check_output,
+    collect_plans,
     deliver,
     exit_status,
     flush_standard_streams,
     tell_next,
+    tell_plans,
 )
 from streamsan.commands._program import NoModuleError, Program, find_program
 from streamsan.config import Settings
 from streamsan.errors import EXIT_RACES
 from streamsan.record import Options
 from streamsan.session import Session
+
+_TERMINATED = 128 + signal.SIGTERM
+"""The status of a program that was terminated, as a shell gives it."""
 
 
 class RunCommand:
@@ -54,7 +60,8 @@ class RunCommand:
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         """Add the options."""
         config.add_options(parser, config.RECORDING, "where and how to run")
-        config.add_options(parser, ("trace", "fail_fast", *config.REPORTING), "what to report")
+        files = ("trace", "plan", "fail_fast")
+        config.add_options(parser, (*files, *config.REPORTING), "what to report")
 
     def split(self, words: list[str]) -> tuple[list[str], list[str]]:
         """Part the options from the program, which starts at the first word that is neither."""
@@ -71,7 +78,10 @@ class RunCommand:
         program = find_program(given.program)
         check_output(settings, program.inputs)
         settings = replace(
-            settings, output=absolute(settings.output), trace=absolute(settings.trace)
+            settings,
+            output=absolute(settings.output),
+            trace=absolute(settings.trace),
+            plan=absolute(settings.plan),
         )
         try:
             program.prepare()
@@ -96,10 +106,13 @@ class _Run:
         self._interrupted = False
         self._finished = False
         self._exit = os._exit
+        self._plans: Plans | None = None
         options = Options(
             device=settings.device,
             devices=settings.devices,
             schedule=settings.schedule,
+            allocator=settings.allocator,
+            engine=settings.engine,
             memory=settings.memory,
             user_files=program.files,
             arguments=words,
@@ -119,9 +132,11 @@ class _Run:
         """
         atexit.register(self._at_exit)
         self._finished = True
+        self._plans = collect_plans(self._settings)
         self._session.start()
         self._finished = False
         os._exit = self._exit_at_once  # type: ignore[assignment]
+        self._report_if_terminated()
         for name in ("execv", "execve"):  # what all others of the family call
             setattr(os, name, self._reporting(getattr(os, name)))
 
@@ -160,6 +175,25 @@ class _Run:
         """``os._exit`` for the program: it skips exit handlers, but not the report."""
         self._exit(status if self._is_over() else self._finish(status))
 
+    def _report_if_terminated(self) -> None:
+        """Where one process of several ends with a status such as 66, torchrun terminates the
+        others: they report before they end, too.
+        """
+        main = threading.current_thread() is threading.main_thread()
+        free = main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        if free and "TORCHELASTIC_RUN_ID" in os.environ:
+            signal.signal(signal.SIGTERM, self._terminated)
+            default = partial(signal.signal, signal.SIGTERM, signal.SIG_DFL)
+            os.register_at_fork(after_in_child=default)
+
+    def _terminated(self, *_: Any) -> None:
+        if self._finished:  # the report is being written, and the end is near
+            return
+        self._finish(_TERMINATED)
+        flush_standard_streams()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTERM)
+
     def _reporting(self, execute: Callable[..., Any]) -> Callable[..., Any]:
         """``os.execv`` or ``os.execve``, which put another program in this one's place."""
 
@@ -191,6 +225,7 @@ class _Run:
         written = deliver(
             found, self._settings, sources=self._session.sources, base=base, stream=stream
         )
+        tell_plans(self._plans, self._settings, stream)
         tell_next(self._settings, base)
         return exit_status(found, strict=self._settings.strict, program=status, written=written)
 

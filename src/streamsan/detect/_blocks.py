@@ -17,7 +17,8 @@ class Block:
     `recorded` maps each stream that the allocator was told of to the stack of the user's own call
     (NONE: the framework's). `latent` maps timelines whose last use was not safe at the free to the
     finding and that use's epoch; `reused` says that the bytes have been handed out again.
-    `released` is the clock of a stream-ordered free (rule M4).
+    `released` is the clock of a free that is work of a stream (rule M4), `frontier` that of all
+    streams at a free after which other streams come (rule M6).
     """
 
     __slots__ = (
@@ -25,6 +26,7 @@ class Block:
         "end",
         "free_stack",
         "freed",
+        "frontier",
         "graph",
         "latent",
         "number",
@@ -47,6 +49,7 @@ class Block:
         self.recorded: dict[int, int] = {}
         self.latent: dict[int, tuple[LatentGroup, int]] = {}
         self.released: Clock | None = None
+        self.frontier: Clock | None = None
 
     @property
     def size(self) -> int:
@@ -57,3 +60,14 @@ class Block:
     def stream_ordered(self) -> bool:
         """Whether allocation and free are points of its stream (rule M4)."""
         return self.allocator.partition(":")[0] == "stream-ordered"
+
+    @property
+    def freed_in_order(self) -> bool:
+        """Whether its free is work of its stream: that of M4, or a quarantine's poison."""
+        return self.stream_ordered or self.allocator == "quarantine"
+
+    @property
+    def policy(self) -> str:
+        """The policy of its arena (rule M6), or nothing."""
+        name, _, policy = self.allocator.partition(":")
+        return policy if name == "bfc" else ""

@@ -3,41 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from streamsan.detect import _facts
-from streamsan.detect._findings import Mistake, Race
+from streamsan.detect._division import Division
+from streamsan.detect._findings import Mistake, Race, Telling
 from streamsan.detect._kinds import kind_of
 from streamsan.detect._latent import dismiss
 from streamsan.detect._lifetimes import Lifetimes
+from streamsan.detect._losses import Losses
 from streamsan.detect._names import Line, Names
-from streamsan.detect._report import Figures, build
-from streamsan.detect._shadow import Shadow, Use
+from streamsan.detect._report import Figures
+from streamsan.detect._results import Results
+from streamsan.detect._segments import Use
+from streamsan.detect._shadow import Shadow
 from streamsan.model import records as r
 from streamsan.model.findings import Report
 from streamsan.order import Clock, Order
 
 _HOST = int(r.OpKind.HOST)
 _LAUNCH = int(r.OpKind.GRAPH_LAUNCH)
+_POINTS = 1 << 32
+"""More than an operation has accesses: points between two operations count from here on."""
 
 
 class _World:
     """An order and the memory that goes with it: the run's own, or that of one capture (G1)."""
 
-    __slots__ = ("captured", "limit", "order", "shadows")
+    __slots__ = ("captured", "losses", "order", "shadows")
 
-    def __init__(self, limit: int, captured: bool) -> None:
+    def __init__(self, losses: Losses, captured: bool) -> None:
         self.order = Order(capture=captured)
         self.shadows: dict[int, Shadow] = {}
         self.captured = captured
-        self.limit = limit
+        self.losses = losses
 
     def shadow(self, space: int) -> Shadow:
         """The shadow memory of an address space."""
         found = self.shadows.get(space)
         if found is None:
-            found = self.shadows[space] = Shadow(self.order.floor, self.limit)
+            found = self.shadows[space] = Shadow(self.order.floor, self.losses)
         return found
 
 
@@ -47,25 +52,31 @@ class Checker:
     Hand each record to `feed` in order of submission, from one thread at a time; ask `report` for
     the findings so far at any time. A live run and its trace give the same report. `limit` bounds
     the uses remembered for one stretch of bytes and timeline; a cut is told as a blind spot.
+
+    With a `division` it looks after one share of the run's memory: set `at` to the number of each
+    record before it is fed, and put the `results` of all shares together.
     """
 
-    def __init__(self, limit: int = 256) -> None:
+    def __init__(self, limit: int = 256, division: Division | None = None) -> None:
         """A checker of a run that has not begun."""
+        self._at = self._points = 0
+        self._division = division
         self._names = Names()
-        self._run = _World(limit, captured=False)
+        self._losses = Losses(limit)
+        self._run = _World(self._losses, captured=False)
         self._captures: dict[int, _World] = {}
         self._lifetimes = Lifetimes(
             self._run.order,
             self._names,
             self._run.shadow,
-            touch=partial(self._touch, self._run),
+            touch=self._touch_point,
             mistake=self._mistake,
+            division=division,
         )
         self._races: dict[tuple[Line, Line], Race] = {}
         self._moved: set[tuple[Line, Line]] = set()
         self._mistakes: dict[tuple[str, str, Line], Mistake] = {}
         self._figures = Figures()
-        self._limit = limit
         self._handlers = self._make_handlers()
 
     def feed(self, record: r.AnyRecord) -> None:
@@ -79,16 +90,32 @@ class Checker:
 
     def report(self) -> Report:
         """The findings so far; `summary.complete` tells whether the run has ended."""
+        return self.results().report()
+
+    def results(self) -> Results:
+        """The findings so far, to be put together with those of other shares."""
+        self._losses.merged = self._run.order.merged
         worlds = (self._run, *self._captures.values())
-        return build(
+        return Results(
             self._names,
-            list(self._races.values()),
-            [g for key, g in self._lifetimes.latent.items() if g.count and key not in self._moved],
-            list(self._mistakes.values()),
-            self._figures.summary(
-                self._limit, sum(s.lost for world in worlds for s in world.shadows.values())
-            ),
+            self._figures,
+            self._losses,
+            self._races,
+            self._lifetimes.latent,
+            self._moved,
+            self._mistakes,
+            sum(shadow.pieces for world in worlds for shadow in world.shadows.values()),
         )
+
+    @property
+    def at(self) -> int:
+        """The number of the record being fed; who does not divide a run need not set it."""
+        return self._at
+
+    @at.setter
+    def at(self, number: int) -> None:
+        """Set it; the lifetimes of blocks need it too."""
+        self._at = self._lifetimes.at = number
 
     def _make_handlers(self) -> dict[type, Callable[[Any], None]]:
         order, names, lifetimes = self._run.order, self._names, self._lifetimes
@@ -101,6 +128,7 @@ class Checker:
             r.SiteDef: names.define_site,
             r.StackDef: names.define_stack,
             r.ThreadDef: self._thread,
+            r.ThreadEnd: self._end_thread,
             r.StreamDef: self._stream,
             r.EventRecord: self._record,
             r.EventWait: self._wait,
@@ -151,39 +179,62 @@ class Checker:
             return self._run
         found = self._captures.get(graph)
         if found is None:
-            found = self._captures[graph] = _World(self._limit, captured=True)
+            found = self._captures[graph] = _World(self._losses, captured=True)
         return found
 
     def _touch(self, world: _World, op: r.Operation, epoch: int, clock: Clock) -> None:
         """File the accesses of an operation, and report what races with it."""
         shadows = world.shadows
         met: set[int] = set()
-        for access in op.accesses:
+        division = self._division
+        for access in op.accesses if division is None else division.mine(op):
             shadow = shadows.get(access.space)
             if shadow is None:
                 shadow = world.shadow(access.space)
-            for use in shadow.touch(op, access, epoch, clock):
-                if id(use[1]) not in met:
-                    met.add(id(use[1]))
-                    self._race(world, use, op, access)
+            for nth, use in enumerate(shadow.touch(op, access, epoch, clock)):
+                self._race(world, use, op, access, nth, first=id(use[1]) not in met)
+                met.add(id(use[1]))
 
-    def _race(self, world: _World, use: Use, op: r.Operation, access: r.Access) -> None:
+    def _touch_point(self, op: r.Operation, epoch: int, clock: Clock) -> None:
+        """File a point at which stream-ordered memory is allocated or freed (M4)."""
+        self._points += 1
+        self._touch(self._run, op, epoch, clock)
+
+    def _race(
+        self, world: _World, use: Use, op: r.Operation, access: r.Access, nth: int, first: bool
+    ) -> None:
+        """`op` races with a `use`, the `nth` that its access met.
+
+        `first`: no other bytes of theirs have met yet.
+        """
+        division = self._division
+        if division is not None and not division.tells(access.space, access.address):
+            return
         epoch, earlier, touched, block, _ = use
         shadow = self._run.shadow(access.space)
         if block is None and world.captured:
             block = shadow.block_at(touched.address)
         now = shadow.block_at(max(access.address, touched.address))
-        first = _facts.Part(earlier, touched, block)
-        second = _facts.Part(op, access, now)
-        conflict = _facts.gather(world.order, epoch, first, second, world.captured)
-        kind = kind_of(conflict, world.order)
+        conflict = _facts.gather(
+            world.order,
+            epoch,
+            _facts.Part(earlier, touched, block),
+            _facts.Part(op, access, now),
+            world.captured,
+        )
+        point = op.seq == _facts.LIFETIME
+        place = _POINTS + self._points if point else op.accesses.index(access)
+        at = (self._figures.operations, place, nth)
+        telling = Telling(conflict, kind_of(conflict, world.order), at)
         key = (self._names.key(earlier), self._names.key(op))
         race = self._races.get(key)
         if race is None:
-            race = self._races[key] = Race(conflict, kind)
-        elif race.yields_to(conflict, kind):
-            race.conflict, race.kind = conflict, kind
-        race.count += 1
+            race = self._races[key] = Race(telling, at)
+        race.add(telling)
+        if division is not None and division.shared(op) and division.shared(earlier):
+            race.pairs.add((earlier.seq, op.seq))
+        elif first:
+            race.count += 1
         if conflict.moved and block is not None:
             dismiss(block, earlier.timeline)
             self._moved.add((key[0], self._names.line(block.free_stack)))
@@ -193,6 +244,12 @@ class Checker:
     def _thread(self, record: r.ThreadDef) -> None:
         self._names.define_thread(record)
         self._run.order.define_thread(record)
+
+    def _end_thread(self, record: r.ThreadEnd) -> None:
+        gone = self._run.order.end_thread(record.timeline)
+        if gone:
+            for shadow in self._run.shadows.values():
+                shadow.forget(gone)
 
     def _stream(self, record: r.StreamDef) -> None:
         self._figures.streams += 1
@@ -204,22 +261,27 @@ class Checker:
 
     def _wait(self, x: r.EventWait) -> None:
         order = self._world(x.captured).order
-        if not order.wait(x.event, x.stream, x.thread, x.stack):
+        if not order.wait(x.event, x.stream, x.thread, x.stack) and self._first_share:
             text = "the wait is for an event that was never recorded, which orders nothing"
             repair = ["record the event before the wait is issued, or leave the wait out"]
             self._mistake(Mistake("R05-EVENT-MISUSE", text, x.thread, x.stack, x.stream, repair))
 
     def _destroy_graph(self, record: r.GraphDestroy) -> None:
-        world = self._captures.pop(record.graph, None)
-        if world is not None:
-            self._figures.lost += sum(shadow.lost for shadow in world.shadows.values())
+        self._captures.pop(record.graph, None)
         self._lifetimes.destroy_graph(record)
 
     # Misuse and latent races
 
+    @property
+    def _first_share(self) -> bool:
+        """Whether to tell what is not about memory: one of several checkers does."""
+        return self._division is None or self._division.share == 0
+
     def _misuse(self, x: r.Misuse) -> None:
-        self._mistake(Mistake(x.kind, x.text, x.thread, x.stack, x.stream, []))
+        if self._first_share:
+            self._mistake(Mistake(x.kind, x.text, x.thread, x.stack, x.stream, []))
 
     def _mistake(self, mistake: Mistake) -> None:
         key = (mistake.kind, mistake.text, self._names.line(mistake.stack))
+        mistake.at = self._at
         self._mistakes.setdefault(key, mistake).count += 1

@@ -18,6 +18,8 @@ def missing_edge(conflict: Conflict, names: Names) -> str:
     block = first.block
     if conflict.moved and block is not None and block.freed:
         text += f"; its block was given up at {names.place(block.free_stack)} and handed out again"
+        if block.policy == "async":
+            text += ", for which the arena waits for nothing"
     return text
 
 

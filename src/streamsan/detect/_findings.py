@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from streamsan.detect._blocks import Block
 from streamsan.detect._explain import (
@@ -23,29 +23,71 @@ from streamsan.model.extent import span
 from streamsan.model.findings import Finding, Memory, Side, Site
 from streamsan.model.records import NONE, Access, Confidence, Mode, Operation, OpKind
 
+_REUSE = "R03-ALLOC-REUSE"
+
+At = tuple[int, int, int]
+"""Where in a run: the operations so far, the access of the last one (or a point behind it), and the
+use that it met."""
+
 
 @dataclass(slots=True)
-class Race:
-    """All races of one ordered pair of lines, told by the first with the most specific kind."""
+class Telling:
+    """One conflict that may tell a race, its kind, and where it was found."""
 
     conflict: Conflict
     kind: str
-    count: int = 0
+    at: At
 
-    def yields_to(self, conflict: Conflict, kind: str) -> bool:
-        """Whether another race of the same lines tells more.
+    @property
+    def rank(self) -> tuple[int, At]:
+        """The smallest tells most: the most specific kind, and the first of these."""
+        return KINDS.index(self.kind), self.at
+
+
+@dataclass(slots=True)
+class Race:
+    """All conflicts of one ordered pair of lines.
+
+    `best` tells most of all, `stayed` most of those whose bytes stayed with one owner; `at` is
+    where the first was found. `count` counts pairs of operations, but for those in `pairs`, by
+    number, which checkers of other shares of the memory may have met too.
+    """
+
+    best: Telling
+    at: At
+    stayed: Telling | None = None
+    count: int = 0
+    pairs: set[tuple[int, int]] = field(default_factory=set)
+
+    def add(self, telling: Telling) -> None:
+        """Another conflict of these lines."""
+        self.best = min(self.best, telling, key=lambda t: t.rank)
+        if not telling.conflict.moved:
+            self.stayed = min(self.stayed or telling, telling, key=lambda t: t.rank)
+
+    def absorb(self, other: Race) -> None:
+        """Add what another share of the memory knows of the same lines."""
+        for telling in (other.best, other.stayed):
+            if telling is not None:
+                self.add(telling)
+        self.at = min(self.at, other.at)
+        self.count += other.count
+        self.pairs |= other.pairs
+
+    @property
+    def told(self) -> Telling:
+        """The conflict that tells the race.
 
         Reuse explains none that happens without it: a pair of lines whose bytes stayed with one
         owner once is no `R03-ALLOC-REUSE`, however often a block changes hands between the two.
         """
-        if self.conflict.moved != conflict.moved and "R03-ALLOC-REUSE" in (self.kind, kind):
-            return self.conflict.moved
-        return KINDS.index(kind) < KINDS.index(self.kind)
+        reused = self.best.kind == _REUSE and self.best.conflict.moved
+        return self.stayed if reused and self.stayed is not None else self.best
 
 
 @dataclass(slots=True)
 class Mistake:
-    """A misuse: its kind, what is wrong, the call, and what it was about."""
+    """A misuse: its kind, what is wrong, the call, what it was about, and the record's number."""
 
     kind: str
     text: str
@@ -55,11 +97,12 @@ class Mistake:
     repair: list[str]
     block: Block | None = None
     count: int = 0
+    at: int = 0
 
 
 def race_finding(race: Race, names: Names) -> Finding:
     """The finding of a race."""
-    conflict = race.conflict
+    conflict, kind = race.told.conflict, race.told.kind
     block = conflict.first.block or conflict.second.block
     accesses = (conflict.first.access, conflict.second.access)
     start = block.start if block is not None else min(a.address for a in accesses)
@@ -68,17 +111,17 @@ def race_finding(race: Race, names: Names) -> Finding:
     first, second = (_side(part, start, names) for part in (conflict.first, conflict.second))
     births = (conflict.first.op.timeline, conflict.second.op.timeline)
     return Finding(
-        id=_identity(race.kind, "race", (first.site, second.site), births, names),
-        kind=race.kind,
+        id=_identity(kind, "race", (first.site, second.site), births, names),
+        kind=kind,
         hazard=conflict.hazard,
         confidence=confidence.name.lower(),
-        count=race.count,
+        count=race.count + len(race.pairs),
         first=first,
         second=second,
         memory=_memory(block, conflict.moved, end - start, names),
         missing_edge=missing_edge(conflict, names),
         nearest_edge=nearest_edge(conflict, names),
-        repair=repairs(conflict, race.kind, names),
+        repair=repairs(conflict, kind, names),
     )
 
 

@@ -5,38 +5,39 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamsan.detect._blocks import Block
-from streamsan.detect._shadow import Use
+from streamsan.detect._segments import Use
 from streamsan.model.records import NONE, Free
-from streamsan.order import Edge, Order
+from streamsan.order import Clock, Edge, Order
 
 
 @dataclass(slots=True)
 class LatentGroup:
     """All latent races of one line that uses and one that gives up, told by the first of them.
 
-    `nearest` is the last edge from the user of the block to its owner or to the freeing thread.
+    `nearest` is the last edge from the user of the block to its owner or to the freeing thread,
+    `at` the number of the record that gave it up, and of the use among those that it left.
     """
 
     use: Use
     block: Block
     free: Free
     nearest: Edge | None
+    at: tuple[int, int] = (0, 0)
     count: int = 0
 
 
-def unsafe_uses(order: Order, uses: dict[int, Use], block: Block, thread: int) -> dict[int, Use]:
-    """The last uses that leave a latent race when `thread` gives `block` up.
+def unsafe_uses(order: Order, uses: dict[int, Use], block: Block, guard: Clock) -> dict[int, Use]:
+    """The last uses that leave a latent race when `block` is given up.
 
-    That is each that neither the owner's stream, as it stands, nor the freeing thread comes after,
-    of a stream not recorded on the block (the truth table of the rules, "Verdicts").
+    That is each that the next work of the owner's stream need not come after, nor the block's
+    `guard` either, which has the freeing thread and the streams recorded on the block (the truth
+    table of the rules, "Verdicts").
     """
-    owner, host = order.stream(block.stream).clock, order.thread(thread).clock
+    clocks = [guard, *order.before_next(block.stream)]
     return {
         timeline: use
         for timeline, use in uses.items()
-        if timeline not in block.recorded
-        and owner.get(timeline, 0) < use[0]
-        and host.get(timeline, 0) < use[0]
+        if all(clock.get(timeline, 0) < use[0] for clock in clocks)
     }
 
 
@@ -57,7 +58,7 @@ def settle(order: Order, former: Block, stream: int, thread: int) -> None:
     former.reused = True
     clocks = [order.thread(thread).clock]
     if stream != NONE:
-        clocks.append(order.stream(stream).clock)
+        clocks += order.before_next(stream)
     for timeline, (_, epoch) in list(former.latent.items()):
         if any(clock.get(timeline, 0) >= epoch for clock in clocks):
             dismiss(former, timeline)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from streamsan.detect._blocks import Block
+from streamsan.detect._division import Division
 from streamsan.detect._facts import LIFETIME
 from streamsan.detect._findings import Mistake
 from streamsan.detect._latent import LatentGroup, nearest_edge, settle, unsafe_uses
 from streamsan.detect._names import Line, Names
-from streamsan.detect._shadow import Shadow, Use
+from streamsan.detect._segments import Use
+from streamsan.detect._shadow import Shadow
 from streamsan.model.records import (
     NONE,
     Access,
@@ -41,12 +43,17 @@ class Lifetimes:
         *,
         touch: Touch,
         mistake: Callable[[Mistake], None],
+        division: Division | None = None,
     ) -> None:
         """No block yet.
 
         `shadow` gives the shadow memory of an address space, `touch` files the points of
-        stream-ordered memory, and `mistake` takes a misuse.
+        stream-ordered memory, and `mistake` takes a misuse. A `division` says which blocks to
+        follow.
         """
+        self.at = 0
+        """The number of the record being fed."""
+        self._division = division
         self.latent: dict[tuple[Line, Line], LatentGroup] = {}
         self._blocks: dict[int, Block] = {}
         self._order, self._names = order, names
@@ -54,18 +61,22 @@ class Lifetimes:
 
     def alloc(self, record: Alloc) -> None:
         """A block is handed out: no order (M1, M3), or a point of its stream (M4)."""
+        division = self._division
+        if division is not None and not division.owns(record.space, record.address):
+            return
         block = self._blocks[record.block] = Block(record)
         former = self._shadow(block.space).hand_out(block)
         for old in former:
             if old.latent:
                 settle(self._order, old, block.stream, record.thread)
             old.reused = True
+            self._pass_frontier(old, block)
         if block.stream_ordered and block.stream != NONE:
             released = [old.released for old in former if old.released is not None]
             self._point(block, "allocation", record.thread, record.stack, released)
 
     def free(self, record: Free) -> None:
-        """A block is given up: its guard (M2, M5), its latent races, or a point of a stream (M4).
+        """A block is given up: its guard (M2, M5, M6) and latent races, or a stream's point (M4).
 
         G3: a block of a graph's private pool stays the graph's; its free means nothing.
         """
@@ -76,18 +87,36 @@ class Lifetimes:
         if block.graph != NONE:
             return
         shadow = self._shadow(block.space)
-        if block.stream_ordered and block.stream != NONE:
+        if block.freed_in_order and block.stream != NONE:
             self._release(block, record)
             shadow.clear(block)
             return
-        if block.stream != NONE:
+        guard = self._guard(block, record.thread)
+        if block.stream != NONE and block.policy != "event":  # whose every next owner waits
             uses = shadow.last_uses(block)
             if uses:
-                self._find_latent(block, record, uses)
-        if block.recorded:
-            shadow.guard(block, self._order.memory_guard(record.thread, list(block.recorded)))
-        else:
-            shadow.guard(block, self._order.thread(record.thread).clock)
+                self._find_latent(block, record, uses, guard)
+        shadow.guard(block.start, block.end, guard)
+
+    def _guard(self, block: Block, thread: int) -> Clock:
+        """What all next owners of a block come after when `thread` frees it (M2, M5, M6).
+
+        M6: an arena knows no recorded streams, but for `frontier`, where such a block is foreign to
+        every stream. What `host-sync` and `event` order is in the trace by itself.
+        """
+        recorded = list(block.recorded)
+        if block.policy == "frontier":
+            frontier = self._order.frontier(thread, block.space)
+            if recorded:
+                return frontier
+            block.frontier = frontier
+        return self._order.memory_guard(thread, [] if block.policy else recorded)
+
+    def _pass_frontier(self, old: Block, new: Block) -> None:
+        """Rule M6, `frontier`: streams other than the last owner come after all until the free."""
+        if old.frontier is not None and old.stream != new.stream:
+            start, end = max(old.start, new.start), min(old.end, new.end)
+            self._shadow(new.space).guard(start, end, old.frontier)
 
     def mark(self, record: RecordStream) -> None:
         """Rule M2: the allocator is told that a stream uses a block."""
@@ -102,14 +131,16 @@ class Lifetimes:
             if block.graph == record.graph:
                 block.graph = NONE
 
-    def _find_latent(self, block: Block, record: Free, uses: dict[int, Use]) -> None:
-        unsafe = unsafe_uses(self._order, uses, block, record.thread)
-        for timeline, use in unsafe.items():
+    def _find_latent(self, block: Block, record: Free, uses: dict[int, Use], guard: Clock) -> None:
+        if self._division is not None and not self._division.tells(block.space, block.start):
+            return
+        unsafe = unsafe_uses(self._order, uses, block, guard)
+        for nth, (timeline, use) in enumerate(unsafe.items()):
             key = (self._names.key(use[1]), self._names.line(record.stack))
             group = self.latent.get(key)
             if group is None:
                 edge = nearest_edge(self._order, timeline, block, record.thread)
-                group = self.latent[key] = LatentGroup(use, block, record, edge)
+                group = self.latent[key] = LatentGroup(use, block, record, edge, (self.at, nth))
             group.count += 1
             block.latent[timeline] = (group, use[0])
         mark = block.recorded.get(block.stream, NONE)

@@ -178,6 +178,10 @@ class Names:
         name = self.timeline(number)
         return name if _is_expression(name) else f"<{name}>"
 
+    def has_expression(self, number: int) -> bool:
+        """Whether the user's program has a name for a stream."""
+        return not self.expression(number).startswith("<")
+
 
 def _targets(line: SiteDef) -> list[str]:
     """What the statement of a line assigns: one variable, or all those of a tuple, or nothing."""

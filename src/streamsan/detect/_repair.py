@@ -8,6 +8,9 @@ from streamsan.detect._latent import LatentGroup
 from streamsan.detect._names import Names
 from streamsan.model.records import NONE, OpKind
 
+ORDERED = "or let the arena order it: --allocator bfc:event, bfc:frontier or bfc:host-sync"
+"""What repairs any reuse in an arena that orders none (rule M6, `async`)."""
+
 
 def repairs(conflict: Conflict, kind: str, names: Names) -> list[str]:
     """Ways to repair a race, the best first."""
@@ -20,6 +23,8 @@ def repairs(conflict: Conflict, kind: str, names: Names) -> list[str]:
     if conflict.captured:
         return [f"{wait}, inside the capture"]
     block = conflict.first.block
+    if kind.startswith("R07"):
+        return _leave_alone(conflict, wait, names)
     if kind.startswith("R03") and block is not None:
         return _keep_block(conflict, block, wait, names)
     return [*_by_kind(conflict, kind, names), wait]
@@ -28,6 +33,9 @@ def repairs(conflict: Conflict, kind: str, names: Names) -> list[str]:
 def latent_repairs(group: LatentGroup, names: Names) -> list[str]:
     """Ways to make a block safe to give up, the best first."""
     use = group.use[1]
+    if group.block.policy == "async":
+        place = names.place(group.free.stack)
+        return [f"{names.expression(use.timeline)}.synchronize() before {place}", ORDERED]
     return _keep_or_wait(group.block, use.timeline, use.stack, group.free.stack, names)
 
 
@@ -35,8 +43,6 @@ def _by_kind(conflict: Conflict, kind: str, names: Names) -> list[str]:
     """The repair that goes with a kind, where it is more than one more wait."""
     first, second = conflict.first.op, conflict.second.op
     source, after = names.expression(first.timeline), names.place(first.stack)
-    if kind.startswith("R07") and first.kind == OpKind.COLLECTIVE:
-        return [f"call wait() on the handle of the collective before {names.place(second.stack)}"]
     if kind.startswith("R11"):
         op, other = (first, second) if first.context == second.timeline else (second, first)
         stream = names.expression(other.timeline)
@@ -58,9 +64,37 @@ def _by_kind(conflict: Conflict, kind: str, names: Names) -> list[str]:
     return []
 
 
+def _leave_alone(conflict: Conflict, wait: str, names: Names) -> list[str]:
+    """A collective in flight: wait for its handle (N2), or issue it behind the other side (N1).
+
+    The program has no name for the stream of a communicator, but for one that it gave itself.
+    """
+    first, second = conflict.first.op, conflict.second.op
+    place, found = names.place(second.stack), []
+    if first.kind == OpKind.COLLECTIVE and not names.has_expression(first.timeline):
+        found.append(f"call wait() on the handle of the collective before {place}")
+    elif second.kind == OpKind.COLLECTIVE and not names.has_expression(second.timeline):
+        stream = names.expression(first.timeline)
+        found.append(f"torch.cuda.current_stream().wait_stream({stream}) before {place}")
+    else:
+        found.append(wait)
+    block = conflict.first.block
+    return [*found, ORDERED] if block is not None and _reused_at_once(block) else found
+
+
+def _reused_at_once(block: Block) -> bool:
+    """Whether an arena gave a block to its next owner without any order (M6, `async`)."""
+    return block.policy == "async" and block.freed
+
+
 def _keep_block(conflict: Conflict, block: Block, wait: str, names: Names) -> list[str]:
-    """A block that changed hands: mark it, or let its owner wait before it is given up."""
+    """A block that changed hands: mark it, or let its owner wait before it is given up.
+
+    An arena with the policy `async` knows neither marks nor owners.
+    """
     user = conflict.first.op.timeline
+    if _reused_at_once(block):
+        return [wait, ORDERED]
     if user == block.stream or not block.freed or conflict.first.op.seq == LIFETIME:
         return [wait]
     if block.stream == NONE:

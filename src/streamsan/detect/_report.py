@@ -18,23 +18,24 @@ from streamsan.model.records import End, Header, Note
 
 
 class Figures:
-    """What a run says and counts about itself. `lost` counts uses cut in captures now gone."""
+    """What a run says and counts about itself."""
 
     __slots__ = (
+        "_allocator",
         "_blind_spots",
         "_end",
+        "_engine",
         "_errors",
         "_recorder",
         "accesses",
-        "lost",
         "operations",
         "streams",
     )
 
     def __init__(self) -> None:
         """A run that has not begun."""
-        self.operations = self.accesses = self.streams = self.lost = 0
-        self._recorder = ""
+        self.operations = self.accesses = self.streams = 0
+        self._recorder = self._engine = self._allocator = ""
         self._end: End | None = None
         self._blind_spots: Counter[str] = Counter()
         self._errors: Counter[str] = Counter()
@@ -42,6 +43,8 @@ class Figures:
     def header(self, record: Header) -> None:
         """The run begins."""
         self._recorder = record.recorder
+        self._engine = record.options.get("engine", "")
+        self._allocator = record.options.get("allocator", "")
 
     def note(self, record: Note) -> None:
         """Something that the report must say."""
@@ -54,24 +57,20 @@ class Figures:
         """The run has ended."""
         self._end = record
 
-    def summary(self, limit: int, lost: int) -> Summary:
-        """The figures, and the uses that the checker itself had to forget at its `limit`."""
-        blind_spots = _counted(self._blind_spots)
-        if lost + self.lost:
-            blind_spots.append(
-                f"{lost + self.lost} older uses were forgotten: more than {limit} lines of the"
-                " program used the same bytes on one stream with no wait of the host in between"
-            )
+    def summary(self, losses: list[str]) -> Summary:
+        """The figures, and what the checker itself gave up."""
         return Summary(
             operations=self.operations,
             accesses=self.accesses,
             streams=self.streams,
             seconds=self._end.seconds if self._end else 0.0,
             recorder=self._recorder,
-            blind_spots=blind_spots,
+            blind_spots=_counted(self._blind_spots) + losses,
             internal_errors=_counted(self._errors),
             complete=self._end is not None,
             exit_status=self._end.status if self._end else None,
+            engine=self._engine,
+            allocator=self._allocator,
         )
 
 

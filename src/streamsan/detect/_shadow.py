@@ -1,90 +1,52 @@
 """Shadow memory: which operations touched which bytes, and which of them conflict with a new one.
 
 One `Shadow` covers one address space. Its segments are disjoint, and an access that touches a whole
-segment is filed there without its extent; an access with many gaps is filed in all segments of its
-span, and its bytes are compared exactly. History outlives a block, so that reuse of its bytes is
-judged against its old owner.
+segment is filed there without its extent; an access with many gaps is filed in all segments that
+its span meets, and its bytes are compared exactly. History outlives a block, so that reuse of its
+bytes is judged against its old owner.
 
 A use is forgotten only if a later use of the same timeline, line of the program, mode and bytes
 stands for it; if all that may still come is ordered after it (`floor`, or the guard of a free); or
-if the segment is full, which `lost` counts.
+if too much was used with no order at all, which `Losses` counts.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from streamsan.detect._blocks import Block
-from streamsan.model.extent import Extent, count, overlaps, runs, span
+from streamsan.detect._losses import Losses
+from streamsan.detect._segments import Segment, Segments, Track, Use
+from streamsan.model.extent import Extent, count, is_canonical, overlaps, runs, span
 from streamsan.model.records import Access, Mode, Operation
 from streamsan.order import Clock
 
-Use = tuple[int, Operation, Access, "Block | None", "Extent | None"]
-"""Epoch, operation, access, block of the bytes at that time, and the extent if it has gaps."""
-
 _WRITE = int(Mode.WRITE)
 _FEW_RUNS = 16
-_ROOM = 16
 _SWEEP = 4096
-
-
-class Track:
-    """The uses that one timeline made of one segment.
-
-    `newest`, `newest_write` and `oldest` bound their epochs, so that one comparison tells that all
-    are ordered, or none; `room` is the number of uses at which it is worth to look for old ones.
-    """
-
-    __slots__ = ("newest", "newest_write", "oldest", "room", "uses")
-
-    def __init__(self, epoch: int) -> None:
-        """A track whose first use has that epoch."""
-        self.newest = self.oldest = epoch
-        self.newest_write = 0
-        self.room = _ROOM
-        self.uses: dict[tuple[Any, ...], Use] = {}
-
-    def copy(self) -> Track:
-        """The same track, for the other half of a segment that is split."""
-        twin = Track(self.oldest)
-        twin.newest, twin.newest_write, twin.room = self.newest, self.newest_write, self.room
-        twin.uses = self.uses.copy()
-        return twin
-
-    def drop(self, epoch: int) -> None:
-        """Forget all uses up to `epoch`."""
-        self.uses = {key: use for key, use in self.uses.items() if use[0] > epoch}
-        self.oldest = epoch + 1
-
-
-class Segment:
-    """Bytes ``start`` to ``end`` (exclusive), their latest block, and their uses by timeline."""
-
-    __slots__ = ("block", "end", "start", "tracks")
-
-    def __init__(self, start: int, end: int, block: Block | None) -> None:
-        """Bytes that nothing has used."""
-        self.start, self.end, self.block = start, end, block
-        self.tracks: dict[int, Track] = {}
+MOST_PIECES = 1 << 14
+"""Most segments with uses that are kept beside the first of each live block."""
 
 
 class Shadow:
     """The shadow memory of one address space.
 
-    `floor` gives the epoch of a timeline that everything to come is ordered after; `limit` is the
-    most uses kept for one segment and timeline; `lost` counts the uses that were cut by it.
+    `floor` gives the epoch of a timeline that everything to come is ordered after; at most
+    ``losses.limit`` uses are kept for one segment and timeline, and `losses` counts what was cut.
     """
 
-    def __init__(self, floor: Callable[[int], int], limit: int) -> None:
+    def __init__(self, floor: Callable[[int], int], losses: Losses) -> None:
         """Memory that nothing has used."""
-        self.lost = 0
+        self.segments = Segments()
         self._floor = floor
-        self._limit = limit
-        self._at: dict[int, Segment] = {}
-        self._starts: list[int] = []
+        self._losses = losses
         self._sweep_at = _SWEEP
+        self._most = 0
+
+    @property
+    def pieces(self) -> int:
+        """The most pieces that a sweep has seen, or all segments where there was none."""
+        return self._most or min(len(self.segments), _SWEEP)
 
     # Accesses
 
@@ -93,19 +55,32 @@ class Shadow:
 
         A use comes once per segment that it shares with the access.
         """
-        segment = self._at.get(access.address)
-        segments: Sequence[Segment]
-        if not access.sizes and segment and segment.end - segment.start == access.run:
+        start, run = access.address, access.run
+        if access.sizes or run <= 0:
+            return self._touch_parts(op, access, epoch, clock)
+        segment = self.segments.at.get(start)
+        if segment is not None and segment.end - start == run:
             return self._visit((segment,), op, access, epoch, clock, None)
-        if len(self._starts) > self._sweep_at:
+        if len(self.segments.at) > self._sweep_at:
             self._sweep()
-        if access.sizes:
-            extent: Extent = (access.address, access.run, access.sizes, access.strides)
-            if count(extent) > _FEW_RUNS:
-                return self._visit(self.cover(*span(extent)), op, access, epoch, clock, extent)
-            segments = [s for low in runs(extent) for s in self.cover(low, low + access.run)]
-        else:
-            segments = self.cover(access.address, access.address + access.run)
+        segments = self.segments.cover(start, start + run)
+        return self._visit(segments, op, access, epoch, clock, None)
+
+    def _touch_parts(
+        self, op: Operation, access: Access, epoch: int, clock: Clock
+    ) -> Sequence[Use]:
+        """The same for an access with gaps, or one that names no bytes."""
+        extent: Extent = (access.address, access.run, access.sizes, access.strides)
+        if not is_canonical(extent):
+            self._losses.malformed += 1
+            return ()
+        if len(self.segments.at) > self._sweep_at:
+            self._sweep()
+        if count(extent) > _FEW_RUNS:
+            met = self.segments.meet(*span(extent))
+            return self._visit(met, op, access, epoch, clock, extent)
+        cover = self.segments.cover
+        segments = [part for low in runs(extent) for part in cover(low, low + access.run)]
         return self._visit(segments, op, access, epoch, clock, None)
 
     def _visit(
@@ -122,68 +97,119 @@ class Shadow:
         writes = mode & _WRITE
         line = op.stack if op.stack >= 0 else op.name
         key = (line, mode) if extent is None else (line, mode, extent)
-        known = clock.get
         for segment in segments:
             tracks = segment.tracks
-            for other, track in tracks.items():
-                if other != timeline and known(other, 0) < (
-                    track.newest if writes else track.newest_write
-                ):
-                    hits = _conflicts(track, known(other, 0), segment, writes, extent)
-                    found = [*found, *hits]
             own = tracks.get(timeline)
+            if own is None or len(tracks) > 1:
+                hits = self._look(segment, timeline, writes, clock, extent)
+                if hits:
+                    found = [*found, *hits]
             if own is None:
                 own = tracks[timeline] = Track(epoch)
             own.newest = epoch
             if writes:
                 own.newest_write = epoch
-            own.uses[key] = (epoch, op, access, segment.block, extent)
-            if len(own.uses) > own.room:
+            uses = own.uses
+            uses[key] = (epoch, op, access, segment.block, extent)
+            if len(uses) > own.room:
                 self._make_room(own, timeline)
         return found
 
+    def _look(
+        self, segment: Segment, timeline: int, writes: int, clock: Clock, extent: Extent | None
+    ) -> list[Use]:
+        """The uses of a segment by other timelines that race with an access of `timeline`."""
+        found: list[Use] = []
+        for other, track in segment.tracks.items():
+            newest = track.newest if writes else track.newest_write
+            if newest and other != timeline:
+                known = clock.get(other, 0)
+                if known < newest:
+                    found += self._conflicts(track, known, segment, writes, extent)
+        return found
+
+    def _conflicts(
+        self, track: Track, known: int, segment: Segment, writes: int, extent: Extent | None
+    ) -> list[Use]:
+        """The uses of `track` beyond epoch `known` that conflict with an access to `segment`.
+
+        Where one of them is a use of the present block's bytes here, those of the blocks before it
+        are left out: the same timeline made them earlier, so that what orders the one orders the
+        others.
+        """
+        whole: Extent = (segment.start, segment.end - segment.start, (), ())
+        found = []
+        for use in track.uses.values():
+            if use[0] > known and (writes or use[2].mode & _WRITE):
+                gaps = use[4]
+                if (gaps is None and extent is None) or self._meet(gaps or whole, extent or whole):
+                    found.append(use)
+        if len(found) > 1:
+            present = [use for use in found if use[3] is segment.block]
+            if any(use[4] is None for use in present):
+                return present
+            found.sort(key=_epoch, reverse=True)  # of those before, the last use is told first
+        return found
+
+    def _meet(self, left: Extent, right: Extent) -> bool:
+        """Whether two extents overlap; where that takes too long to tell, they count as apart."""
+        answer = overlaps(left, right)
+        if answer is None:
+            self._losses.undecided += 1
+        return bool(answer)
+
     def _make_room(self, track: Track, timeline: int) -> None:
-        """Forget what all threads have passed; then, at the limit, the oldest uses."""
+        """Forget what all threads have passed; then, at the limit, an eighth, the oldest uses.
+
+        An eighth, so that the search for them is paid for by the uses that come meanwhile.
+        """
         track.drop(self._floor(timeline))
-        excess = len(track.uses) - self._limit
+        limit = self._losses.limit
+        excess = len(track.uses) - limit
         if excess > 0:
-            track.drop(sorted(use[0] for use in track.uses.values())[excess - 1])
-            self.lost += excess
-        track.room = min(max(_ROOM, 2 * len(track.uses)), self._limit)
+            before = len(track.uses)
+            track.drop(sorted(use[0] for use in track.uses.values())[excess + limit // 8 - 1])
+            self._losses.uses += before - len(track.uses)
+        track.widen(limit)
 
     # Blocks
 
     def hand_out(self, block: Block) -> set[Block]:
         """The bytes of `block` are its own from now on; the blocks that they belonged to before."""
-        segments = self.cover(block.start, block.end)
-        former = {s.block for s in segments if s.block is not None}
+        if len(self.segments.at) > self._sweep_at:
+            self._sweep()
+        segments = self.segments.cover(block.start, block.end)
+        former = set()
         floors: dict[int, int] = {}
         for segment in segments:
+            if segment.block is not None:
+                former.add(segment.block)
             segment.block = block
-            self._forget(segment, floors)
+            if segment.tracks:
+                self._forget(segment, floors)
         if len(segments) > 1:
-            self._merge(segments)
+            self.segments.merge(segments)
         return former
 
-    def guard(self, block: Block, clock: Clock) -> None:
-        """Rules M2, M5: the next owner comes after `clock`; forget uses that are ordered before."""
-        for segment in self.cover(block.start, block.end):
-            done = []
-            for timeline, track in segment.tracks.items():
+    def guard(self, start: int, end: int, clock: Clock) -> None:
+        """Rules M2, M5, M6: who gets the bytes ``start`` to ``end`` (exclusive) next comes after
+        `clock`; forget uses that are ordered before.
+        """
+        for segment in self.segments.cover(start, end):
+            for timeline, track in list(segment.tracks.items()):
                 epoch = clock.get(timeline, 0)
                 if epoch >= track.newest:
-                    done.append(timeline)
+                    del segment.tracks[timeline]
                 elif epoch >= track.oldest:
                     track.drop(epoch)
-            for timeline in done:
-                del segment.tracks[timeline]
 
     def last_uses(self, block: Block) -> dict[int, Use]:
         """The last use of `block` by each timeline other than its owner."""
         found: dict[int, Use] = {}
-        for segment in self.cover(block.start, block.end):
+        owner = block.stream
+        for segment in self.segments.cover(block.start, block.end):
             for timeline, track in segment.tracks.items():
-                if timeline != block.stream:
+                if timeline != owner:
                     for use in track.uses.values():
                         if use[3] is block and (
                             timeline not in found or use[0] > found[timeline][0]
@@ -193,52 +219,21 @@ class Shadow:
 
     def clear(self, block: Block) -> None:
         """Forget all uses of the bytes of `block`."""
-        for segment in self.cover(block.start, block.end):
+        for segment in self.segments.cover(block.start, block.end):
             segment.tracks.clear()
 
     def block_at(self, address: int) -> Block | None:
         """The block that the byte at `address` belongs to, or belonged to last."""
-        index = bisect_right(self._starts, address) - 1
-        if index < 0:
-            return None
-        segment = self._at[self._starts[index]]
-        return segment.block if address < segment.end else None
+        segment = self.segments.find(address)
+        return segment.block if segment is not None else None
 
-    # Segments
+    # Forgetting
 
-    def cover(self, start: int, end: int) -> Sequence[Segment]:
-        """The segments that make up exactly ``start`` to ``end``, in order; split or made."""
-        whole = self._at.get(start)
-        if whole is not None and whole.end == end:
-            return (whole,)
-        self._split(start)
-        self._split(end)
-        found = []
-        starts, position = self._starts, start
-        index = bisect_left(starts, start)
-        while position < end:
-            following = starts[index] if index < len(starts) else end
-            if following == position:
-                segment = self._at[position]
-            else:
-                segment = self._at[position] = Segment(position, min(following, end), None)
-                starts.insert(index, position)
-            found.append(segment)
-            position = segment.end
-            index += 1
-        return found
-
-    def _split(self, at: int) -> None:
-        """Make `at` a boundary if it lies within a segment."""
-        index = bisect_right(self._starts, at) - 1
-        if index < 0:
-            return
-        left = self._at[self._starts[index]]
-        if left.start < at < left.end:
-            right = self._at[at] = Segment(at, left.end, left.block)
-            right.tracks = {timeline: track.copy() for timeline, track in left.tracks.items()}
-            left.end = at
-            insort(self._starts, at)
+    def forget(self, timelines: set[int]) -> None:
+        """Forget the uses of timelines that all to come is ordered after."""
+        for segment in self.segments:
+            for timeline in timelines & segment.tracks.keys():
+                del segment.tracks[timeline]
 
     def _forget(self, segment: Segment, floors: dict[int, int]) -> None:
         """Drop the tracks that all threads have passed."""
@@ -248,58 +243,40 @@ class Shadow:
             if segment.tracks[timeline].newest <= floors[timeline]:
                 del segment.tracks[timeline]
 
-    def _merge(self, segments: Sequence[Segment]) -> None:
-        """Join neighbours of one block that nothing uses any more."""
-        last = segments[0]
-        gone = []
-        for segment in segments[1:]:
-            if not last.tracks and not segment.tracks:
-                last.end = segment.end
-                gone.append(segment)
-            else:
-                last = segment
-        self._remove(gone)
-
     def _sweep(self) -> None:
-        """Drop segments that nothing uses and no block owns; next time at twice what is left."""
+        """Drop and join segments that say nothing; next time at twice what is left."""
         floors: dict[int, int] = {}
-        gone = []
-        for segment in self._at.values():
+        pieces: list[tuple[int, Segment]] = []
+        block: Block | None = None
+
+        def look(segment: Segment) -> None:
+            nonlocal block
             self._forget(segment, floors)
-            owner = segment.block
-            if not segment.tracks and (owner is None or (owner.freed and not owner.latent)):
-                gone.append(segment)
-        self._remove(gone)
-        self._sweep_at = max(_SWEEP, 2 * len(self._starts))
+            first = segment.block is not block and segment.block and not segment.block.freed
+            block = segment.block
+            if segment.tracks and not first:
+                pieces.append((_last(segment), segment))
 
-    def _remove(self, segments: Sequence[Segment]) -> None:
-        if len(segments) > _FEW_RUNS:
-            for segment in segments:
-                del self._at[segment.start]
-            self._starts = sorted(self._at)
-        else:
-            for segment in segments:
-                del self._at[segment.start]
-                del self._starts[bisect_left(self._starts, segment.start)]
+        self.segments.tidy(look)
+        self._most = max(self._most, len(pieces))
+        if len(pieces) > MOST_PIECES:
+            self._give_up(pieces)
+        self._sweep_at = max(_SWEEP, 2 * len(self.segments))
+
+    def _give_up(self, pieces: list[tuple[int, Segment]]) -> None:
+        """Forget the uses of the pieces of memory that were used longest ago."""
+        pieces.sort(key=lambda piece: (piece[0], piece[1].start))
+        for _, segment in pieces[: len(pieces) - MOST_PIECES // 2]:
+            self._losses.pieces += sum(len(track.uses) for track in segment.tracks.values())
+            segment.tracks.clear()
+        self.segments.tidy()
 
 
-def _conflicts(
-    track: Track, known: int, segment: Segment, writes: int, extent: Extent | None
-) -> list[Use]:
-    """The uses of `track` beyond epoch `known` that conflict with an access to `segment`.
+def _epoch(use: Use) -> int:
+    return use[0]
 
-    Where one of them is a use of the present block's bytes here, those of the blocks before it are
-    left out: the same timeline made them earlier, so that what orders the one orders the others.
-    """
-    whole: Extent = (segment.start, segment.end - segment.start, (), ())
-    found = []
-    for use in track.uses.values():
-        if use[0] > known and (writes or use[2].mode & _WRITE):
-            gaps = use[4]
-            if (gaps is None and extent is None) or overlaps(gaps or whole, extent or whole):
-                found.append(use)
-    if len(found) > 1:
-        present = [use for use in found if use[3] is segment.block]
-        if any(use[4] is None for use in present):
-            return present
-    return found
+
+def _last(segment: Segment) -> int:
+    """The number of the last operation that used a segment."""
+    tracks = segment.tracks.values()
+    return max((use[1].seq for track in tracks for use in track.uses.values()), default=0)

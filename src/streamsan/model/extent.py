@@ -11,6 +11,13 @@ Extent = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 """``(address, run, sizes, strides)``: see `streamsan.model.records.Access`. Strides in bytes."""
 
 
+MAX_DIMS = 64
+"""Most dimensions of a tensor: no framework has more."""
+
+_BUDGET = 1 << 14
+"""Values tried, at most, to tell whether two extents overlap."""
+
+
 def canonical(
     address: int, itemsize: int, sizes: tuple[int, ...], strides: tuple[int, ...]
 ) -> Extent | None:
@@ -41,6 +48,15 @@ def canonical(
     return address, run, tuple(s for _, s in outer), tuple(s for s, _ in outer)
 
 
+def is_canonical(extent: Extent) -> bool:
+    """Whether an extent that somebody else made has bytes, sizes and strides as it must."""
+    _, run, sizes, strides = extent
+    if not sizes and not strides:
+        return run > 0
+    shaped = len(sizes) == len(strides) <= MAX_DIMS
+    return run > 0 and shaped and min(sizes) > 0 and min(strides) > 0
+
+
 def span(extent: Extent) -> tuple[int, int]:
     """Lowest byte of an extent and the one after its highest."""
     address, run, sizes, strides = extent
@@ -60,9 +76,11 @@ def runs(extent: Extent) -> Iterator[int]:
         yield address + sum(offsets)
 
 
-@lru_cache(maxsize=4096)
-def overlaps(left: Extent, right: Extent) -> bool:
+def overlaps(left: Extent, right: Extent) -> bool | None:
     """Whether two extents share at least one byte: exact, through any strides.
+
+    None says that nobody knows: the problem below is NP-hard, and strides that no program has by
+    accident could keep us for ever.
 
     A run of `left` that starts at ``p`` and one of `right` that starts at ``q`` share a byte if and
     only if ``-right.run < q - p < left.run``. The difference is a sum of strides, each taken a
@@ -72,6 +90,14 @@ def overlaps(left: Extent, right: Extent) -> bool:
     low_right, high_right = span(right)
     if high_left <= low_right or high_right <= low_left:
         return False
+    period = gcd(*left[3], *right[3])  # columns of one matrix, most often
+    if period and left[1] <= (low_right - low_left) % period <= period - right[1]:
+        return False
+    return _share(left, right)
+
+
+@lru_cache(maxsize=4096)
+def _share(left: Extent, right: Extent) -> bool | None:
     bounds: dict[int, int] = {}
     for _, _, sizes, strides in (left, right):
         for size, stride in zip(sizes, strides):
@@ -79,15 +105,23 @@ def overlaps(left: Extent, right: Extent) -> bool:
     # The index i of a dimension of `left` counts downwards; n - 1 - i makes all terms positive.
     shift = right[0] - left[0] - sum((n - 1) * s for n, s in zip(left[2], left[3]))
     terms = tuple(sorted(bounds.items(), reverse=True))
-    return _feasible(terms, -right[1] + 1 - shift, left[1] - 1 - shift)
+    try:
+        return _feasible(terms, -right[1] + 1 - shift, left[1] - 1 - shift, [_BUDGET])
+    except _TooHardError:
+        return None
 
 
-def _feasible(terms: tuple[tuple[int, int], ...], low: int, high: int) -> bool:
+class _TooHardError(Exception):
+    """The budget is used up."""
+
+
+def _feasible(terms: tuple[tuple[int, int], ...], low: int, high: int, budget: list[int]) -> bool:
     """Whether ``low <= sum(x[k] * c[k]) <= high`` has a solution with ``0 <= x[k] <= u[k]``.
 
     `terms` are the pairs ``(c, u)``, largest coefficient first. The largest one is tried with each
     value that the rest can still complete; a common divisor, or a rest whose sums leave no gap as
-    wide as the window, decides at once.
+    wide as the window, decides at once. `budget` holds the number of values left to try; raises
+    _TooHardError when they are used up.
     """
     total = sum(c * u for c, u in terms)
     if high < 0 or low > total:
@@ -108,7 +142,10 @@ def _feasible(terms: tuple[tuple[int, int], ...], low: int, high: int) -> bool:
     rest = total - coefficient * bound
     first = max(0, -((rest - low) // coefficient))
     last = min(bound, high // coefficient)
-    return any(
-        _feasible(terms[1:], low - coefficient * x, high - coefficient * x)
-        for x in range(first, last + 1)
-    )
+    for x in range(first, last + 1):
+        budget[0] -= 1
+        if budget[0] < 0:
+            raise _TooHardError
+        if _feasible(terms[1:], low - coefficient * x, high - coefficient * x, budget):
+            return True
+    return False

@@ -76,6 +76,8 @@ class Summary(msgspec.Struct):
     internal_errors: list[str]
     complete: bool
     exit_status: int | None
+    engine: str = ""
+    allocator: str = ""
 
 
 class Report(msgspec.Struct):

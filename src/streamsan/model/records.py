@@ -9,7 +9,7 @@ The ordering rules behind each record are those of ``docs/rules.md``.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Union
+from typing import Annotated, Union
 
 import msgspec
 
@@ -76,9 +76,9 @@ class Access(Record, frozen=True):
     run: int
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
-    mode: int
+    mode: Annotated[int, msgspec.Meta(ge=1, le=3)]
     argument: str
-    confidence: int = int(Confidence.CERTAIN)
+    confidence: Annotated[int, msgspec.Meta(ge=0, le=2)] = int(Confidence.CERTAIN)
 
 
 class Header(Record, frozen=True, tag="header"):
@@ -116,6 +116,12 @@ class ThreadDef(Record, frozen=True, tag="thread"):
     name: str
     parent: int
     stack: int
+
+
+class ThreadEnd(Record, frozen=True, tag="thread-end"):
+    """A host thread has ended, and has handed over what it did to whoever joins it (rule T1)."""
+
+    timeline: int
 
 
 class StreamDef(Record, frozen=True, tag="stream"):
@@ -300,6 +306,7 @@ AnyRecord = Union[
     SiteDef,
     StackDef,
     ThreadDef,
+    ThreadEnd,
     StreamDef,
     Operation,
     EventRecord,

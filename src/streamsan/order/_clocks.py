@@ -26,7 +26,8 @@ class Timeline:
 
     `gained` is a thread's epoch at its last gain; `handed` says that the current epoch has been
     handed to another timeline, so that the thread's next access needs a new one; `worked` is the
-    epoch of a stream's latest operation other than an event record or wait; `peers` are the
+    epoch of a stream's latest operation other than an event record or wait, or of a thread's latest
+    access; `peers` are the
     streams that rule D1 orders this one after.
     """
 

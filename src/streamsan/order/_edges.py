@@ -77,3 +77,12 @@ class Edges:
         """`target` waited for `event`, which was never recorded."""
         self._serial += 1
         self.never[target] = (event, stack, self._serial)
+
+    def erase(self, gone: set[int]) -> None:
+        """Forget the edges of timelines that are no more."""
+        self.latest = _without(self.latest, gone)
+        self.replaced = _without(self.replaced, gone)
+
+
+def _without(edges: dict[tuple[int, int], Edge], gone: set[int]) -> dict[tuple[int, int], Edge]:
+    return {pair: edge for pair, edge in edges.items() if gone.isdisjoint(pair)}

@@ -5,6 +5,10 @@ from __future__ import annotations
 from streamsan.model.records import NONE, StreamDef, ThreadDef
 from streamsan.order._clocks import Clock, Timeline, Version, join
 from streamsan.order._edges import Edges
+from streamsan.order._objects import HostObjects, common
+
+_FEW_EVENTS = 1024
+_FEW_THREADS = 64
 
 
 class _Event:
@@ -31,7 +35,11 @@ class Order:
         self._threads: list[Timeline] = []
         self._devices: dict[int, list[Timeline]] = {}
         self._events: dict[int, _Event] = {}
-        self._objects: dict[int, Clock] = {}
+        self._prune_events_at = _FEW_EVENTS
+        self._objects = HostObjects()
+        self._ended: dict[int, Timeline] = {}
+        self._retire_at = _FEW_THREADS
+        self._last_retired = NONE
         self._launches: dict[int, Version] = {}
         self._capture = capture
 
@@ -49,7 +57,10 @@ class Order:
         found = self.timelines.get(number)
         if found is None:
             found = self.timelines[number] = Timeline(number, is_stream=False)
-            self._threads.append(found)
+            if number <= self._last_retired:  # it was retired, and does one thing more
+                join(found.clock, common(self._threads))
+            else:
+                self._threads.append(found)
         return found
 
     def define_stream(self, definition: StreamDef) -> None:
@@ -75,6 +86,40 @@ class Order:
             parent = self.thread(definition.parent)
             parent.handed = True
             self._gain(thread, parent.clock)
+
+    def end_thread(self, number: int) -> set[int]:
+        """A thread has ended; the ended threads that need not be known any longer.
+
+        These are, from time to time, those whose own accesses all live threads come after, so that
+        all that may still happen does (S3). Their numbers disappear from all clocks; the caller
+        forgets the accesses.
+        """
+        thread = self.timelines.get(number)
+        if thread is None or thread not in self._threads:
+            return set()
+        self._threads.remove(thread)
+        self._ended[number] = thread
+        if len(self._ended) < self._retire_at:
+            return set()
+        gone = {n for n, thread in self._ended.items() if self.floor(n) >= thread.worked}
+        for number in gone:
+            del self._ended[number], self.timelines[number]
+        self._retire_at = _FEW_THREADS + 2 * len(self._ended)
+        if gone:
+            self._last_retired = max(self._last_retired, *gone)
+            self._erase(gone)
+        return gone
+
+    def _erase(self, gone: set[int]) -> None:
+        """Take retired threads out of all clocks and edges."""
+        clocks = [timeline.clock for timeline in self.timelines.values()]
+        clocks += [e.latest.clock for e in self._events.values() if e.latest is not None]
+        clocks += [version.clock for version in self._launches.values()]
+        clocks += [self._objects.shared, *self._objects.clocks.values()]
+        for clock in clocks:
+            for number in gone & clock.keys():
+                del clock[number]
+        self.edges.erase(gone)
 
     # Operations
 
@@ -113,6 +158,7 @@ class Order:
             thread.handed = False
             thread.epoch += 1
             thread.clock[thread.number] = thread.epoch
+        thread.worked = thread.epoch
         return thread.epoch
 
     def launch(self, stream: Timeline, graph: int, stack: int) -> None:
@@ -136,14 +182,25 @@ class Order:
         source.worked = worked
         state = self._events.get(event)
         if state is None:
+            if len(self._events) >= self._prune_events_at:
+                self._prune_events()
             state = self._events[event] = _Event()
         last = state.latest
         number = 1
         if last is not None:
             number = last.number + 1
             if last.stream != stream:
-                state.older[last.stream] = last
+                state.older[last.stream] = last._replace(clock={})
         state.latest = self._version(source, stack, number)
+
+    def _prune_events(self) -> None:
+        """Let versions that all live threads have passed (S3) share what these have in common."""
+        passed = common(self._threads)
+        for state in self._events.values():
+            last = state.latest
+            if last is not None and passed.get(last.stream, 0) >= last.epoch:
+                state.latest = last._replace(clock=passed)
+        self._prune_events_at = len(self._events) * 9 // 8 + _FEW_EVENTS
 
     def _version(self, stream: Timeline, stack: int, number: int) -> Version:
         return Version(
@@ -203,8 +260,9 @@ class Order:
         """
         host, source = self.thread(thread), self.stream(stream)
         if source.default and source.peers:
-            self._after_peers(source)
-            source.epoch = source.clock[stream] = source.epoch + 1
+            worked = source.worked
+            self.operate(source, thread)
+            source.worked = worked
         self._synchronise(source, host, stack)
 
     def device_sync(self, device: int, thread: int, stack: int) -> None:
@@ -231,13 +289,11 @@ class Order:
         """Rules T1 and T2: `thread` hands its order over through a host object."""
         host = self.thread(thread)
         host.handed = True
-        join(self._objects.setdefault(item, {}), host.clock)
+        self._objects.release(item, host.clock, self._threads)
 
     def acquire(self, item: int, thread: int) -> None:
         """Rules T1 and T2: `thread` comes after what was handed over through a host object."""
-        handed = self._objects.get(item)
-        if handed is None:
-            return
+        handed = self._objects.handed(item)
         host = self.thread(thread)
         clock = host.clock
         if any(clock.get(timeline, 0) < epoch for timeline, epoch in handed.items()):
@@ -245,23 +301,46 @@ class Order:
 
     # Clocks for questions
 
+    def before_next(self, stream: int) -> list[Clock]:
+        """The clocks that the next operation of `stream` comes after (S1, D1)."""
+        timeline = self.stream(stream)
+        return [timeline.clock, *(peer.clock for peer in timeline.peers)]
+
     def memory_guard(self, thread: int, recorded: list[int]) -> Clock:
         """Rules M2 and M5: the clock that the next owner of a block freed now comes after.
 
-        It is the freeing thread's, and the tails of the streams `recorded` on the block.
+        It is the freeing thread's, and the tails of the streams `recorded` on the block. It holds
+        until the next record of the run.
         """
-        clock = self.thread(thread).clock.copy()
+        clock = self.thread(thread).clock
+        if recorded:
+            clock = clock.copy()
         for number in recorded:
             join(clock, self.stream(number).clock)
+        return clock
+
+    def frontier(self, thread: int, device: int) -> Clock:
+        """Rule M6, `frontier`: all that was enqueued on a device up to a free by `thread`."""
+        clock = self.thread(thread).clock.copy()
+        for stream in self._devices.get(device, ()):
+            join(clock, stream.clock)
         return clock
 
     def stream_ordered(self, stream: Timeline, released: Clock) -> None:
         """Rule M4: the driver orders an allocation or a free, just enqueued, after a clock."""
         join(stream.clock, released)
 
+    @property
+    def merged(self) -> int:
+        """Host objects whose order was made more than it is, to stay within memory."""
+        return self._objects.merged
+
     def floor(self, timeline: int) -> int:
         """The epoch of `timeline` that every live host thread has reached.
 
         All operations to come are ordered after it (S3).
         """
-        return min((t.clock.get(timeline, 0) for t in self._threads), default=0)
+        threads = self._threads
+        if len(threads) == 1:  # by far the most common
+            return threads[0].clock.get(timeline, 0)
+        return min((t.clock.get(timeline, 0) for t in threads), default=0)

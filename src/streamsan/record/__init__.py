@@ -12,10 +12,18 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from streamsan.allocator import DEFAULT
 from streamsan.model.records import AnyRecord
 from streamsan.record._tracebacks import remove_our_frames
 
-__all__ = ["Options", "Recorder", "Sink", "open_recorder", "remove_our_frames"]
+__all__ = [
+    "Options",
+    "Recorder",
+    "Sink",
+    "open_recorder",
+    "remove_our_frames",
+    "use_allocator",
+]
 
 Sink = Callable[[AnyRecord], None]
 """Takes the records of a run, one at a time."""
@@ -26,13 +34,17 @@ class Options:
     """How to record.
 
     `device` is ``auto``, ``cuda`` or ``virtual``; `devices`, the number of virtual GPUs;
-    `schedule`, the virtual GPU's ``NAME`` or ``NAME:ARGUMENT``; `memory`, bytes of one virtual
-    GPU. `user_files` are files that count as the user's wherever they lie (the script itself).
+    `schedule`, the virtual GPU's ``NAME`` or ``NAME:ARGUMENT``; `allocator`, one of
+    `streamsan.allocator.NAMES`; `engine`, one of `streamsan.autograd.POLICIES`, or empty for
+    torch's own; `memory`, bytes of one virtual GPU. `user_files` are files that count as the user's
+    wherever they lie (the script itself).
     """
 
     device: str = "auto"
     devices: int = 1
     schedule: str = "program"
+    allocator: str = DEFAULT
+    engine: str = ""
     memory: int = 16 << 30
     user_files: tuple[str, ...] = ()
     arguments: tuple[str, ...] = field(default=())
@@ -56,3 +68,15 @@ def open_recorder(options: Options, sink: Sink) -> Recorder:
     from streamsan.record import _torch
 
     return _torch.start(options, sink)
+
+
+def use_allocator(name: str) -> None:
+    """Make one of `streamsan.allocator.NAMES` torch's allocator on the GPU, without recording.
+
+    It is so for the rest of the process. Where memory is short, operators raise what torch makes of
+    ``std::bad_alloc``: a RuntimeError. Raises UsageError where torch or the GPU is no good, and
+    where the GPU is in use already.
+    """
+    from streamsan.record import _torch
+
+    _torch.use_allocator(name)

@@ -9,8 +9,8 @@ bytes before it synchronises (rule C7).
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import torch
@@ -28,6 +28,9 @@ from streamsan.virtual.face.nodes import Nodes, current_node
 from streamsan.virtual.face.schema import PLANS, Operand, Plan, Role, operands
 from streamsan.virtual.memory import NOWHERE, PINNED
 
+if TYPE_CHECKING:
+    from streamsan.record._arena import Arena
+
 _HIDDEN = (
     "kernels that do not go through torch's dispatcher (Triton, torch.compile, CuPy, extensions)",
     "the own streams of collectives",
@@ -35,23 +38,31 @@ _HIDDEN = (
 
 
 class Local(threading.local):
-    """Per thread: what happened inside of the operator at work; None outside of operators."""
+    """Per thread: what happened inside of the operator at work; None outside of operators.
+
+    `operands` are the addresses of its tensors' blocks, known where an arena asks for them.
+    """
 
     inside: list[Callable[[], None]] | None = None
+    operands: frozenset[int] = frozenset()
 
 
 class CudaRecorder:
     """Watches the CUDA devices of this process."""
 
-    def __init__(self, observer: Observer) -> None:
+    def __init__(self, observer: Observer, arena: Arena | None = None) -> None:
+        """`arena` is torch's allocator where that is one of ours."""
         self.observer = observer
+        self.arena = arena
         self.local = Local()
         self.streams = Streams(observer)
-        self.blocks = Blocks(observer, self.streams)
+        self.blocks = Blocks(observer, self.streams, arena)
         self.nodes = Nodes(observer.stack)
         self.exports = Exports(observer)
         self.callers: list[tuple[int, int, int]] = []
         self.enabled = True
+        if arena is not None:
+            arena.recorder = self
         observer.foreign = lambda: self.callers[-1][0] if self.callers else r.NONE
 
     def install(self) -> None:
@@ -70,6 +81,8 @@ class CudaRecorder:
     def leave(self) -> None:
         """Stop watching: this is a forked child."""
         self.enabled = False
+        if self.arena is not None:
+            self.arena.leave()
 
     def owner(self, tensor: torch.Tensor) -> int:
         """Device index of a tensor, PINNED, or NOWHERE."""
@@ -81,37 +94,49 @@ class CudaRecorder:
 
     def run(self, plan: Plan, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run an operator once, whatever happens in here, and report it."""
-        local, outer = self.local, self.local.inside
         before = self._guarded(lambda: self._before(plan, args, kwargs))
-        held: list[Callable[[], None]] = []
-        local.inside = held
-        try:
-            result = func(*args, **kwargs)
-        except BaseException:
-            local.inside = outer
-            self._guarded(lambda: _replay(held))
-            raise
-        local.inside = outer
-        if before is not None:
-            self._guarded(lambda: self._after(plan, before, args, kwargs, result))
-        self._guarded(lambda: _replay(held))
-        return result
+
+        def report(result: Any) -> None:
+            if before is not None:
+                self._after(plan, before, args, kwargs, result)
+
+        return self._call(func, args, kwargs, report)
 
     def resize(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """``resize_``: more memory for a device tensor gets what the old one held (rule S1)."""
-        tensor, local, outer = args[0], self.local, self.local.inside
+        tensor = args[0]
         storage = tensor.untyped_storage()
         old = self._guarded(lambda: self._bytes(storage, int(r.Mode.READ)))
-        held: list[Callable[[], None]] = []
-        local.inside = held
-        try:
-            return func(*args, **kwargs)
-        finally:
-            local.inside = outer
-            new = self._guarded(lambda: self._bytes(storage, int(r.Mode.WRITE)))
+
+        def report(_: Any) -> None:
+            new = self._bytes(storage, int(r.Mode.WRITE))
             if old is not None and new is not None and old.address != new.address:
                 kept = msgspec.structs.replace(new, run=min(old.run, new.run))
-                self._guarded(lambda: self._moved(tensor, (old, kept)))
+                self._moved(tensor, (old, kept))
+
+        return self._call(func, args, kwargs, report)
+
+    def _call(
+        self,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        report: Callable[[Any], None],
+    ) -> Any:
+        """Call an operator; `report` it, and then what happened inside of it (rule C7)."""
+        local, outer = self.local, self.local.inside
+        outer_operands = local.operands
+        held: list[Callable[[], None]] = []
+        local.inside = held
+        if self.arena is not None:
+            local.operands = frozenset(_blocks(args))
+        try:
+            result = func(*args, **kwargs)
+            local.inside = outer
+            self._guarded(lambda: report(result))
+            return result
+        finally:
+            local.inside, local.operands = outer, outer_operands
             self._guarded(lambda: _replay(held))
 
     def _bytes(self, storage: torch.UntypedStorage, mode: int) -> r.Access | None:
@@ -293,6 +318,16 @@ def _device_ends(kind: int, ends: list[Operand]) -> list[Operand]:
     return ends[:1] if kind == r.CopyKind.DEVICE_TO_PAGEABLE else ends
 
 
+def _blocks(arguments: Sequence[Any]) -> Iterator[int]:
+    """Addresses of the blocks of device tensors among the arguments of an operator."""
+    for value in arguments:
+        if isinstance(value, torch.Tensor):
+            if value.is_cuda and value.layout is torch.strided:
+                yield value.untyped_storage().data_ptr()
+        elif isinstance(value, (list, tuple)):
+            yield from _blocks(value)
+
+
 def _replay(held: Sequence[Callable[[], None]]) -> None:
     for work in held:
         work()
@@ -313,8 +348,20 @@ class CudaMode(TorchDispatchMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         """Run one operator."""
+        arena = self._recorder.arena
+        if arena is None:
+            return self._run(func, args, kwargs or {})
+        arena.raise_interrupt()
+        try:
+            return self._run(func, args, kwargs or {})
+        except (MemoryError, RuntimeError) as error:
+            failure = arena.take_failure(error)
+            if failure is None:
+                raise
+            raise failure from None
+
+    def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         recorder = self._recorder
-        kwargs = kwargs or {}
         if not recorder.enabled or not recorder.observer.recording:
             return func(*args, **kwargs)
         plan = PLANS[func]

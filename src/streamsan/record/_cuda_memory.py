@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -11,6 +11,9 @@ from streamsan.record._cuda_streams import Streams, raw_handle
 from streamsan.record._observer import Observer
 from streamsan.virtual.face.nodes import current_node
 from streamsan.virtual.memory import PINNED
+
+if TYPE_CHECKING:
+    from streamsan.record._arena import Arena
 
 
 class Born:
@@ -31,23 +34,23 @@ class Born:
 class Blocks:
     """Live device blocks by address, and pinned blocks by the address of their storage."""
 
-    def __init__(self, observer: Observer, streams: Streams) -> None:
+    def __init__(self, observer: Observer, streams: Streams, arena: Arena | None = None) -> None:
         self._observer = observer
         self._streams = streams
+        self._arena = arena
         self._device: dict[int, Born] = {}
         self._pinned: dict[int, tuple[int, int]] = {}
 
     # -- device memory ----------------------------------------------------------------------------
 
-    def allocated(self, address: int, thread: int, stack: int) -> None:
-        """The caching allocator handed out a block on the current stream."""
-        owner = self._streams.current(torch.cuda.current_device())
+    def allocated(self, address: int, owner: int, thread: int, stack: int) -> None:
+        """The allocator handed out a block for a stream."""
         capture = self._streams.capture_of(owner)
         graph = r.NONE if capture is None else capture.number
         self._device[address] = Born(owner, thread, stack, graph)
 
     def take(self, address: int) -> Born | None:
-        """A block went back to the caching allocator: the block, if it has been reported."""
+        """A block went back to the allocator: the block, if it has been reported."""
         born = self._device.pop(address, None)
         return born if born is not None and born.number != r.NONE else None
 
@@ -56,6 +59,8 @@ class Blocks:
         if owner == PINNED:
             return
         storage = tensor.untyped_storage()
+        if self._arena is not None and self._arena.device(owner).allocator.watches_uses:
+            self._arena.used(storage.data_ptr(), torch._C._cuda_getCurrentRawStream(owner))
         born = self._device.get(storage.data_ptr())
         if born is not None and born.number == r.NONE:
             born.number = self._observer.next_number()
@@ -68,7 +73,7 @@ class Blocks:
                     born.owner,
                     born.thread,
                     born.stack,
-                    "caching",
+                    "caching" if self._arena is None else self._arena.name,
                     born.graph,
                 )
             )

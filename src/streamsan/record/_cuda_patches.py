@@ -23,7 +23,8 @@ def install_patches(recorder: CudaRecorder) -> None:
     """Hook everything, for the rest of the process."""
     _trace(recorder)
     _queries(recorder)
-    _cache(recorder)
+    if recorder.arena is None:  # an arena tells of this by itself
+        _cache(recorder)
     _graphs(recorder)
     _host_reads(recorder)
     _printing(recorder)
@@ -42,6 +43,10 @@ def _trace(recorder: CudaRecorder) -> None:
 
     def wait(event: int, stream: int, thread: int, stack: int) -> None:
         streams.wait(event, streams.of_handle(stream), thread, stack)
+
+    def allocated(address: int, thread: int, stack: int) -> None:
+        owner = streams.current(torch.cuda.current_device())
+        blocks.allocated(address, owner, thread, stack)
 
     def freed(address: int) -> None:
         born = blocks.take(address)  # now: an operator may be handed the address again
@@ -62,8 +67,9 @@ def _trace(recorder: CudaRecorder) -> None:
     trace.register_callback_for_device_synchronization(
         held(lambda *where: observer.emit(r.DeviceSync(torch.cuda.current_device(), *where)))
     )
-    trace.register_callback_for_memory_allocation(held(blocks.allocated, first=True))
-    trace.register_callback_for_memory_deallocation(freed)
+    if recorder.arena is None:  # as above
+        trace.register_callback_for_memory_allocation(held(allocated, first=True))
+        trace.register_callback_for_memory_deallocation(freed)
     torch._C._activate_gpu_trace()
 
 

@@ -81,6 +81,10 @@ class Streams:
         """Timeline of the calling thread's current stream of a device."""
         return self.define(device, torch._C._cuda_getCurrentRawStream(device))
 
+    def handles(self, device: int) -> list[int]:
+        """Native handles of a device's streams that are known, the per-thread ones left out."""
+        return [handle for known, handle in list(self._known) if known == device]
+
     def of_handle(self, handle: int) -> int:
         """Timeline of a handle that came without its device."""
         device = torch.cuda.current_device() if handle in (0, 1, 2) else self._device.get(handle)

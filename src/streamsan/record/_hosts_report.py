@@ -26,7 +26,8 @@ class Callbacks:
     `release(object)`: this thread is about to hand over through a host object; `acquire(object)`:
     it has just taken what was handed over. `started(thread)`: it is about to start `thread`.
     `before_run(thread)` and `after_run(thread)`: the new thread is about to enter, and has left,
-    its ``run``. `error(exception)`: another callback raised; told once.
+    its ``run``. `error(exception)`: another callback raised; told once. `ended(thread)`: it
+    has handed over to whoever joins it, and does no more.
     """
 
     release: Callable[[int], None]
@@ -35,6 +36,7 @@ class Callbacks:
     before_run: Callable[[threading.Thread], None] = _ignore
     after_run: Callable[[threading.Thread], None] = _ignore
     error: Callable[[Exception], None] = _ignore
+    ended: Callable[[threading.Thread], None] = _ignore
 
 
 _numbers = itertools.count(1)

@@ -35,6 +35,9 @@ from streamsan.virtual.monitor import Monitor
 _DEPTH = 100
 """Innermost frames kept of a stack, and if none of them is the user's, the next that is."""
 
+_TOLD_APART = 400
+"""Innermost frames by which stacks differ: a deep recursion would have ever longer ones."""
+
 _ERRORS = 20
 """Different errors of ours that are told; what follows is told in one sentence."""
 
@@ -238,6 +241,12 @@ class Observer:
             self._parents[thread] = (self.thread(), self.stack())
 
     @_guarded(None)
+    def ended(self, thread: threading.Thread) -> None:
+        """The calling thread, `thread`, has handed over to whoever joins it, and ends."""
+        if self._sink is not None and self._local.run == self._run:
+            self.emit(r.ThreadEnd(self._local.timeline))
+
+    @_guarded(None)
     def release(self, number: int) -> None:
         """The calling thread hands over through a host object (T1)."""
         if self._sink is not None:
@@ -273,7 +282,7 @@ class Observer:
             return r.NONE
         key: list[int] = []
         frame: FrameType | None = sys._getframe(1)
-        while frame is not None:
+        while frame is not None and len(key) < 2 * _TOLD_APART:
             key.append(id(frame.f_code))
             key.append(frame.f_lasti)
             frame = frame.f_back

@@ -139,6 +139,7 @@ def _run(thread: threading.Thread, own: Method | None) -> None:
     finally:
         REPORTER.call("after_run", thread)
         _handover(thread).give()
+        REPORTER.call("ended", thread)
 
 
 def _clean_exceptions(thread: threading.Thread) -> None:

@@ -6,9 +6,11 @@ import os
 import platform
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import streamsan
+from streamsan.allocator import DEFAULT, parse_allocator
+from streamsan.autograd import TORCH, parse_policy, wanted
 from streamsan.errors import UsageError
 from streamsan.model.records import Header
 from streamsan.record import Options, Recorder, Sink
@@ -17,6 +19,9 @@ from streamsan.record._observer import Observer
 from streamsan.record._threads import Callbacks, HostThreads
 from streamsan.virtual.monitor import Monitor
 from streamsan.virtual.schedule import parse
+
+if TYPE_CHECKING:
+    from streamsan.record._arena import Arena
 
 OLDEST = (2, 11)
 """The oldest torch that is known to work."""
@@ -65,6 +70,8 @@ class Installed:
         self.observer = Observer()
         self.enter_thread: Callable[[], None] = lambda: None
         self.leave: Callable[[], None] = lambda: None
+        self.arena: Arena | None = None
+        """torch's allocator on a real GPU, where that is one of ours."""
         self.remark: Callable[[], str] = lambda: ""
         """What the report should say of the schedule, or nothing."""
 
@@ -76,11 +83,12 @@ def start(options: Options, sink: Sink) -> Recorder:
     """Start to record. Raises UsageError where torch or the device is no good."""
     global _installed
     schedule = parse(options.schedule)
+    policy = parse_policy(options.engine) if options.engine else TORCH
     torch = import_torch()
     name = choose(options.device, torch)
     first = _installed is None
     if _installed is None:
-        _installed = Installed(name, options)
+        _installed = _prepared(name, options)
     elif _installed.name != name:
         raise UsageError(
             f"this process already runs on the {_installed.name} device: start a new one for {name}"
@@ -96,11 +104,40 @@ def start(options: Options, sink: Sink) -> Recorder:
             _install(installed, name, options, schedule)
         elif name == "virtual":
             _restart(schedule)
+        if options.engine or wanted():
+            _engine().install(policy=policy)
     except BaseException:
         installed.observer.abandon()
         _installed = None if first else installed
         raise
     return TorchRecorder(installed)
+
+
+def _engine() -> Any:
+    """The backward engine's module, which needs torch."""
+    from streamsan.autograd import engine
+
+    return engine
+
+
+def use_allocator(name: str) -> None:
+    """Make an allocator of ours torch's on the GPU. Raises UsageError where that cannot be had."""
+    choose("cuda", import_torch())
+    from streamsan.record import _arena
+
+    _arena.use(parse_allocator(name))
+
+
+def _prepared(name: str, options: Options) -> Installed:
+    """What is to be installed; an allocator of ours already is: it has to be before CUDA starts."""
+    installed = Installed(name, options)
+    if name == "cuda":
+        from streamsan.record import _arena
+
+        if options.allocator != DEFAULT or _arena.current() is not None:
+            installed.arena = _arena.use(options.allocator)
+            installed.observer = installed.arena.observer
+    return installed
 
 
 def _header(name: str, options: Options, torch: Any) -> Header:
@@ -112,6 +149,10 @@ def _header(name: str, options: Options, torch: Any) -> Header:
         versions["device"] = torch.cuda.get_device_name(0)
         versions["cuda"] = str(torch.version.cuda)
     chosen = {"device": name}
+    if options.allocator != DEFAULT:
+        chosen["allocator"] = options.allocator
+    if options.engine:
+        chosen["engine"] = options.engine
     if name == "virtual":
         chosen.update(schedule=options.schedule, devices=str(options.devices))
     return Header(name, versions, options.arguments, chosen)
@@ -123,7 +164,7 @@ def _install(installed: Installed, name: str, options: Options, schedule: Any) -
         from streamsan.virtual import face
         from streamsan.virtual.gpu import Gpu
 
-        gpu = Gpu(observer, schedule, options.devices, options.memory)
+        gpu = Gpu(observer, schedule, options.devices, options.memory, options.allocator)
         shown = face.install(gpu)
         installed.enter_thread = face.enter_thread
 
@@ -135,7 +176,7 @@ def _install(installed: Installed, name: str, options: Options, schedule: Any) -
     else:
         from streamsan.record import _cuda
 
-        recorder = _cuda.CudaRecorder(observer)
+        recorder = _cuda.CudaRecorder(observer, installed.arena)
         recorder.install()
         installed.enter_thread = recorder.enter_thread
         leave = recorder.leave
@@ -146,6 +187,7 @@ def _install(installed: Installed, name: str, options: Options, schedule: Any) -
             acquire=observer.acquire,
             started=observer.starting,
             before_run=lambda thread: installed.enter_thread(),
+            ended=observer.ended,
             error=observer.internal_error,
         )
     ).install()
@@ -162,6 +204,11 @@ def _forked(installed: Installed) -> None:
 
 def _check_size(installed: Installed, options: Options) -> None:
     """Raise UsageError where the virtual machine that this process has is another one."""
+    if installed.options.allocator != options.allocator:
+        raise UsageError(
+            f"the memory of this process is the {installed.options.allocator} allocator's: start a"
+            f" new process for {options.allocator}"
+        )
     wanted = options.devices, options.memory
     has = installed.options.devices, installed.options.memory
     if installed.name == "virtual" and wanted != has:
@@ -199,6 +246,7 @@ class TorchRecorder:
         observer = self._installed.observer
         try:
             remark = self._installed.remark()
+            _engine().reset()
             if remark:
                 observer.note("blind-spot", remark)
             observer.note("blind-spot", _BLIND_SPOT)

@@ -78,7 +78,9 @@ def _summary(report: Report) -> list[str]:
         count_text(summary.streams, "stream"),
         f"{summary.seconds:.1f} s",
     )
-    lines = [f"{', '.join(counts)}, recorder {summary.recorder}."]
+    engine = f", engine {summary.engine}" if summary.engine else ""
+    allocator = f", {summary.allocator} allocator" if summary.allocator else ""
+    lines = [f"{', '.join(counts)}, recorder {summary.recorder}{engine}{allocator}."]
     if not summary.complete:
         lines.append("The recording is incomplete.")
     lines += [f"- Not seen: {spot}" for spot in summary.blind_spots]

@@ -56,6 +56,10 @@ def _summary(page: Layout, report: Report) -> None:
     )
     verdict = page.paint(role, verdict_text(report))
     where = {"virtual": "virtual GPU", "cuda": "CUDA"}.get(summary.recorder, summary.recorder)
+    if summary.engine:
+        where += f", engine {summary.engine}"
+    if summary.allocator:
+        where += f", {summary.allocator} allocator"
     page.line(f"streamsan: {verdict} · {work} · {where}, {summary.seconds:.1f} s")
     if not summary.complete:
         page.labelled("cut", ["The recording stops before the program's end; the rest is unknown."])

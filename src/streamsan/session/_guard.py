@@ -59,6 +59,12 @@ def describe(error: BaseException) -> str:
     return f"{name}: {error} [{path}]" if str(error) else f"{name} [{path}]"
 
 
+def source_line(record: AnyRecord, sources: dict[tuple[str, int], str]) -> None:
+    """Keep the line of the program's source that a record brings, if it does."""
+    if isinstance(record, SiteDef) and record.user and record.text:
+        sources[record.file, record.line] = record.text
+
+
 class GuardedChecker:
     """A Checker whose errors end up in its report; it also keeps the program's source lines."""
 
@@ -78,8 +84,7 @@ class GuardedChecker:
 
     def feed(self, record: AnyRecord) -> None:
         """Check `record`; never raises."""
-        if isinstance(record, SiteDef) and record.user and record.text:
-            self._sources[record.file, record.line] = record.text
+        source_line(record, self._sources)
         try:
             self._checker.feed(record)
         except Exception as error:  # whatever it is, the program goes on

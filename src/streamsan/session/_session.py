@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from streamsan import report
+from streamsan.allocator import DEFAULT, parse_allocator
 from streamsan.errors import EXIT_RACES, UsageError
 from streamsan.model.findings import Report
 from streamsan.model.records import AnyRecord, End, Operation
@@ -24,6 +25,7 @@ from streamsan.session._guard import Failures, GuardedChecker
 from streamsan.session._values import (
     parse_count,
     parse_device,
+    parse_engine,
     parse_memory,
     parse_schedule,
 )
@@ -172,6 +174,8 @@ def watch(
     devices: int = 1,
     memory: int | str = "16GiB",
     schedule: str = "program",
+    allocator: str = DEFAULT,
+    engine: str = "",
     trace: str | os.PathLike[str] | None = None,
     force: bool = False,
     fail_fast: bool = False,
@@ -190,6 +194,8 @@ def watch(
         devices=parse_count(str(devices)),
         memory=parse_memory(str(memory)),
         schedule=parse_schedule(schedule),
+        allocator=parse_allocator(allocator),
+        engine=parse_engine(engine),
     )
     path = Path(os.path.abspath(trace)) if trace is not None else None
     session = Session(options, trace=path, force=force, on_race=end_program if fail_fast else None)

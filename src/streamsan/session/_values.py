@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from streamsan.autograd import parse_policy
 from streamsan.errors import UsageError
 
 DEVICES = ("auto", "cuda", "virtual")
@@ -45,3 +46,8 @@ def parse_schedule(text: str) -> str:
     raise UsageError(
         f"there is no schedule {text!r}: choose from program, late, hold:STREAM, random:SEED"
     )
+
+
+def parse_engine(text: str) -> str:
+    """The name of a policy of the backward engine; empty for torch's own."""
+    return parse_policy(text).name if text else ""

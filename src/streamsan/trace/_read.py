@@ -13,7 +13,7 @@ import zstandard
 
 from streamsan.errors import TraceError
 from streamsan.model.records import AnyRecord, End
-from streamsan.trace._format import FRAME, HEADER, MAGIC, MAX_PAYLOAD, MAX_RAW, VERSION
+from streamsan.trace._format import FRAME, HEADER, MAGIC, MAX_PAYLOAD, MAX_RAW, MAX_RECORDS, VERSION
 
 Progress = Callable[[int, int], None]
 """Told, after each frame, the bytes read so far and the size of the file (0: not known)."""
@@ -94,7 +94,10 @@ def _read_frame(
     if zlib.crc32(payload) != checksum:
         raise _damaged(path)
     try:
-        return decoder.decode(_decompress(payload, raw_length)), FRAME.size + length
+        raw = _decompress(payload, raw_length)
+        if _count(raw) > MAX_RECORDS:
+            raise _damaged(path)
+        return decoder.decode(raw), FRAME.size + length
     except (msgspec.MsgspecError, zstandard.ZstdError, ValueError, RecursionError):
         raise _damaged(path) from None
 
@@ -104,6 +107,16 @@ def _decompress(payload: bytes, length: int) -> bytes:
     if zstandard.frame_content_size(payload) != length:
         raise ValueError
     return zstandard.ZstdDecompressor().decompress(payload, max_output_size=length)
+
+
+def _count(raw: bytes) -> int:
+    """How many entries a msgpack array says it has. Raises ValueError where it is none."""
+    first = raw[0] if raw else 0
+    if 0x90 <= first < 0xA0:
+        return first & 0x0F
+    if first in (0xDC, 0xDD):
+        return int.from_bytes(raw[1 : 3 if first == 0xDC else 5], "big")
+    raise ValueError
 
 
 def _read_bytes(path: Path, file: BinaryIO, length: int) -> bytes:

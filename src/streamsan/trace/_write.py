@@ -5,7 +5,9 @@ from __future__ import annotations
 # The thread and its locks come from below `threading`: a recorder may have patched that module,
 # and the program under test must not find a thread of ours in `threading.enumerate()`.
 import _thread
+import fcntl
 import os
+import stat
 import zlib
 from contextlib import ExitStack
 from io import FileIO
@@ -15,8 +17,8 @@ import msgspec
 import zstandard
 
 from streamsan.errors import UsageError
-from streamsan.model.records import AnyRecord
-from streamsan.trace._format import BATCH, FRAME, HEADER, MAGIC, MAX_RAW, VERSION
+from streamsan.model.records import AnyRecord, Note
+from streamsan.trace._format import BATCH, FRAME, HEADER, MAGIC, MAX_RAW, MAX_RECORDS, VERSION
 
 INTERVAL = 1.0
 """Seconds after which a batch is written though it is not full."""
@@ -29,7 +31,8 @@ class Writer:
     program killed at any moment leaves all but its last second behind. Frames bypass Python's
     buffers. A forked child shares the open file; its writes are ignored.
 
-    Raises UsageError if `path` exists and `force` is not given, or if it cannot be written.
+    Raises UsageError if `path` exists and `force` is not given, if another run writes it, or if it
+    cannot be written.
     """
 
     def __init__(
@@ -38,7 +41,7 @@ class Writer:
         self.path = path
         self._file = _create(path, force)
         self._process = os.getpid()
-        self._batch = batch
+        self._batch = min(batch, MAX_RECORDS)
         self._pending: list[AnyRecord] = []
         self._encoder = msgspec.msgpack.Encoder(enc_hook=_plain)
         self._compressor = zstandard.ZstdCompressor(level=3)
@@ -92,6 +95,9 @@ class Writer:
             self._write_frames(batch[:middle])
             self._write_frames(batch[middle:])
             return
+        if len(raw) > MAX_RAW:
+            note = Note("blind-spot", f"a record of {len(raw):,} bytes, too large for the trace")
+            raw = self._encoder.encode([note])
         payload = self._compressor.compress(raw)
         frame = memoryview(FRAME.pack(len(payload), len(raw), zlib.crc32(payload)) + payload)
         while frame:
@@ -111,10 +117,28 @@ def _plain(value: object) -> object:
     raise NotImplementedError(f"a record holds a {type(value).__name__}")
 
 
+def _claim(path: Path, file: FileIO) -> None:
+    """Keep other runs from writing `file`, and empty it.
+
+    The lock is the process's own: a forked child does not have it, and it ends with the process.
+    """
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        raise UsageError(
+            f"the trace file {path} is being written by another run: name another one"
+        ) from None
+    except OSError:  # this file system has no locks
+        pass
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.truncate(0)
+
+
 def _create(path: Path, force: bool) -> FileIO:
     try:
         with ExitStack() as stack:
-            file = stack.enter_context(open(path, "wb" if force else "xb", buffering=0))
+            file = stack.enter_context(FileIO(path, "xb" if not force else "ab"))
+            _claim(path, file)
             file.write(HEADER.pack(MAGIC, VERSION))
             stack.pop_all()  # it stays open
             return file

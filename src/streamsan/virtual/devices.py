@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import ctypes
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
-from streamsan.allocator.caching import CachingAllocator
+from streamsan.allocator import make_allocator
 from streamsan.allocator.contract import Block
-from streamsan.virtual.memory import Range
+from streamsan.model.records import EventDestroy, EventRecord, EventWait
+from streamsan.virtual.memory import POISON, Range
 from streamsan.virtual.streams import Stream, Task, drain
 
 if TYPE_CHECKING:
@@ -39,6 +42,77 @@ class StreamEvents:
             drain(token)
 
 
+class DeviceStreams(StreamEvents):
+    """The streams of one device, for its allocator."""
+
+    def __init__(self, gpu: Gpu, index: int) -> None:
+        super().__init__(gpu)
+        self._index = index
+
+    def all(self) -> list[int]:
+        """The streams that have work left."""
+        return [id(stream) for stream in self._gpu.streams(self._index) if not stream.idle]
+
+    def order(self, stream: int, token: Task | None) -> None:
+        """Later work of a stream runs after the token. A driver's own order is not reported."""
+        if token is not None and not token.done:
+            self._gpu.submit(self._gpu.numbered[stream], None, (token,))
+
+    def join(self) -> None:
+        """Run all work of the device: the thread that frees waits for it (rule M6)."""
+        self._gpu.join(self._index, "M6")
+
+    def fill(self, stream: int, address: int, size: int) -> None:
+        """Enqueue a fill with the poison that fresh memory has too."""
+
+        def work() -> None:
+            ctypes.memset(address, POISON, size)
+
+        self._gpu.submit(self._gpu.numbered[stream], work)
+
+
+class Point:
+    """A reported event that an allocator recorded: its number, and the task it stands for."""
+
+    __slots__ = ("_gpu", "_thread", "number", "task")
+
+    def __init__(self, gpu: Gpu, stream: Stream) -> None:
+        self._gpu = gpu
+        self._thread, stack = gpu.caller()
+        self.number = gpu.observer.next_number()
+        self.task = stream.tail
+        gpu.observer.emit(EventRecord(self.number, stream.timeline, self._thread, stack))
+
+    def __del__(self) -> None:
+        with suppress(Exception):  # at interpreter shutdown parts of us may be gone
+            record = EventDestroy(self.number, self._thread)
+            emit = self._gpu.observer.emit
+            self._gpu.monitor.later(lambda: emit(record))
+
+
+class ReportedStreams(DeviceStreams):
+    """The same where the allocator records and awaits events as a program would (rule M6)."""
+
+    def record(self, stream: int) -> Any:
+        """Record an event."""
+        return Point(self._gpu, self._gpu.numbered[stream])
+
+    def done(self, token: Any) -> bool:
+        """Whether the stream has come past the event."""
+        return super().done(token.task)
+
+    def wait(self, token: Any) -> None:
+        """Run what the event needs."""
+        super().wait(token.task)
+
+    def order(self, stream: int, token: Any) -> None:
+        """Let a stream wait for the event, done or not."""
+        thread, stack = self._gpu.caller()
+        timeline = self._gpu.numbered[stream].timeline
+        self._gpu.observer.emit(EventWait(token.number, timeline, thread, stack))
+        super().order(stream, token.task)
+
+
 class Segments:
     """The driver of a device's allocator.
 
@@ -67,14 +141,16 @@ class Segments:
 class Device:
     """One virtual GPU: its default stream, its other streams by handle, and its allocator."""
 
-    def __init__(self, gpu: Gpu, index: int, events: StreamEvents) -> None:
+    def __init__(self, gpu: Gpu, index: int, allocator: str) -> None:
         self.index = index
         self.default = Stream(index, 0, blocking=True, default=True, name="default")
         self.streams: dict[int | str, Stream] = {0: self.default}
         self.next_in_pool: dict[int, int] = {}
         self.segments = Segments(gpu, index)
         self.total = self.segments.memory.size
-        self.allocator = CachingAllocator(self.segments, events, self.total)
+        kind = ReportedStreams if allocator == "bfc:event" else DeviceStreams
+        streams = kind(gpu, index)
+        self.allocator = make_allocator(allocator, self.segments, streams, self.total)
 
     def pool_handle(self, priority: int) -> tuple[int, int]:
         """The handle of the next stream of a pool, and its priority."""

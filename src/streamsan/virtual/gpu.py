@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Callable
 
-from streamsan.allocator.contract import Block
 from streamsan.allocator.pinned import PinnedAllocator
 from streamsan.model import records as r
-from streamsan.virtual.devices import Device, Live, StreamEvents
+from streamsan.virtual.blocks import Blocks
+from streamsan.virtual.collectives import Transfers
+from streamsan.virtual.devices import Device, StreamEvents
 from streamsan.virtual.graph import Capture, Captures
 from streamsan.virtual.memory import Memory
-from streamsan.virtual.observer import Observer
+from streamsan.virtual.observer import Observer, tell_destroyed
 from streamsan.virtual.schedule import Schedule
-from streamsan.virtual.streams import Event, Stream, Task, Work, drain
+from streamsan.virtual.streams import Event, Outside, Stream, Task, Work, drain
 
 _LEGACY, _PER_THREAD = 1, 2  # cudaStreamLegacy, cudaStreamPerThread
+_OWN = 1 << 40  # handles above this one are of no pool
 
 PINNED_BYTES = 16 << 30
 """Addresses for pinned host memory."""
@@ -36,33 +39,35 @@ class ThreadState(threading.local):
         self.own: dict[int, Stream] = {}
 
 
-class Gpu:
-    """The machine. `memory` is the size of each device in bytes."""
+class Gpu(Blocks):
+    """The machine. `memory` is the size of each device in bytes, `allocator` one of
+    `streamsan.allocator.NAMES`.
+    """
 
     def __init__(
-        self, observer: Observer, schedule: Schedule, devices: int = 1, memory: int = 16 << 30
+        self,
+        observer: Observer,
+        schedule: Schedule,
+        devices: int = 1,
+        memory: int = 16 << 30,
+        allocator: str = "caching",
     ) -> None:
+        super().__init__()
         self.observer = observer
         self.schedule = schedule
         self.memory = Memory(devices, memory, PINNED_BYTES)
         self.numbered: dict[int, Stream] = {}
-        events = StreamEvents(self)
         self.captures = Captures()
-        self.devices = [Device(self, index, events) for index in range(devices)]
-        self.pinned = PinnedAllocator(self.memory.pinned, events, PINNED_BYTES)
+        self.devices = [Device(self, index, allocator) for index in range(devices)]
+        self.pinned = PinnedAllocator(self.memory.pinned, StreamEvents(self), PINNED_BYTES)
         self.thread = ThreadState()
-        self.live: dict[int, Live] = {}
         self.faults: list[Exception] = []
         self.monitor = observer.monitor
+        self.transfers = Transfers(self)
         self.before_wait: Callable[[], None] = lambda: None
         """Called where the host is about to wait for a stream."""
         for device in self.devices:
             self._define(device.default)
-
-    def drop(self, live: Live) -> None:
-        """The last reference to a block went away, at any moment of any thread."""
-        thread, stack = self.observer.thread(), self.observer.stack()
-        self.monitor.later(lambda: self._release(live, thread, stack))
 
     # -- streams ----------------------------------------------------------------------------------
 
@@ -91,6 +96,12 @@ class Gpu:
             handle, priority = self.devices[device].pool_handle(priority)
             known = self.devices[device].streams.get(handle)
             return known or self._define(Stream(device, handle, priority=priority))
+
+    def own_stream(self, device: int, name: str) -> Stream:
+        """A stream outside of the pools, such as that of a communicator (rule N1)."""
+        with self.monitor:
+            handle = _OWN + self.observer.next_number()
+            return self._define(Stream(device, handle, name=name))
 
     def external_stream(self, device: int, handle: int) -> Stream:
         """The stream of a native handle; one not seen before is a blocking stream (rule D1).
@@ -128,12 +139,32 @@ class Gpu:
             return
         if stream.default and self.captures.active:
             self.captures.refuse_legacy(stream.device)
-        if self.schedule.immediate:
+        if self.runs_at_once(stream) and all(task is None or task.done for task in depends):
             if work is not None:
                 work()
         else:
             stream.push(self._guarded(work), (*depends, *self._legacy(stream)))
             self.schedule.go_on(self.streams())
+
+    def submit_exchange(
+        self, stream: Stream, begin: Work, outside: Outside, end: Work, after: Task | None
+    ) -> Task:
+        """Enqueue work with other processes: `begin`, what happens `outside`, and `end`.
+
+        It begins after the task `after` as well; the task of its own beginning is returned.
+        """
+
+        def close() -> None:
+            try:
+                end()
+            finally:
+                self.transfers.ended()
+
+        started = stream.push(self._guarded(begin), (after, *self._legacy(stream)))
+        stream.push(self._guarded(close), (), outside)
+        self.transfers.add(started)
+        self.schedule.go_on(self.streams())
+        return started
 
     def _guarded(self, work: Work | None) -> Work | None:
         """Work whose failure is told where the host next waits, as that of a kernel is."""
@@ -162,10 +193,16 @@ class Gpu:
             return [other.tail for other in self.streams(stream.device) if other.blocking]
         return [self.devices[stream.device].default.tail]
 
-    @property
-    def now(self) -> bool:
-        """Whether work runs as it is submitted."""
-        return self.schedule.immediate
+    def runs_at_once(self, stream: Stream) -> bool:
+        """Whether work runs as it is submitted to `stream`."""
+        if not self.schedule.immediate:
+            return False
+        return not self.transfers.outstanding or self._idle(stream)
+
+    def _idle(self, stream: Stream) -> bool:
+        """Whether nothing on the stream, or before it by rule D1, waits for another process."""
+        self.schedule.go_on(self.streams())
+        return stream.idle and all(task is None or task.done for task in self._legacy(stream))
 
     # -- events (rules E1 to E5) ------------------------------------------------------------------
 
@@ -190,7 +227,7 @@ class Gpu:
                 capture.record(event, stream)
                 return
             event.task = None
-            if self.now:
+            if self.runs_at_once(stream):
                 event.time = time.perf_counter()
             else:
                 self.submit(stream, event.reached(event.version))
@@ -255,6 +292,14 @@ class Gpu:
             if task is not None:
                 drain(task)
 
+    def _awaited(self, stream: Stream) -> list[Task]:
+        """What a wait of the host for `stream` covers and has not run.
+
+        For the legacy default stream such a wait is an operation of it (rule D1).
+        """
+        tasks = [stream.tail, *(self._legacy(stream) if stream.default else [])]
+        return [task for task in tasks if task is not None]
+
     def sync_stream(self, stream: Stream) -> None:
         """The calling thread waits for a stream."""
         self.before_wait()
@@ -263,8 +308,10 @@ class Gpu:
             self.observer.emit(
                 r.StreamSync(stream.timeline, self.observer.thread(), self.observer.stack())
             )
-            if stream.tail is not None:
-                drain(stream.tail)
+            awaited = self._awaited(stream)
+            for task in awaited:
+                drain(task)
+            if awaited:
                 self.schedule.go_on(self.streams())
             self._tell_fault()
 
@@ -272,15 +319,15 @@ class Gpu:
         """Whether a stream is idle; a query lets the device get on (E4)."""
         with self.monitor:
             self.captures.refuse_stream(stream)
-            if stream.idle:
+            awaited = self._awaited(stream)
+            if not awaited:
                 self.observer.emit(
                     r.StreamSync(
                         stream.timeline, self.observer.thread(), self.observer.stack(), True
                     )
                 )
                 return True
-            if stream.tail is not None:
-                self._one_step(stream.tail)
+            self._one_step(awaited[0])
             return False
 
     def sync_device(self, device: int) -> None:
@@ -292,9 +339,7 @@ class Gpu:
 
     def join(self, device: int, cause: str) -> None:
         """What a rule (`cause`) makes the calling thread do: wait for all streams of a device."""
-        self.observer.emit(
-            r.DeviceSync(device, self.observer.thread(), self.observer.stack(), cause)
-        )
+        self.observer.emit(r.DeviceSync(device, *self.caller(), cause))
         for stream in self.streams(device):
             if stream.tail is not None:
                 drain(stream.tail)
@@ -306,94 +351,8 @@ class Gpu:
                 self.captures.refuse_stream(stream)
             self.captures.refuse_unsafe()
 
-    # -- memory -----------------------------------------------------------------------------------
-
-    def allocate(self, device: int, size: int, stream: Stream) -> Live:
-        """A block of device memory, filed under `stream`. Raises allocator.OutOfMemory."""
-        capture = stream.capture if isinstance(stream.capture, Capture) else None
-        dev = self.devices[device]
-        dev.segments.captured = capture is not None
-        block = dev.allocator.allocate(size, id(stream), capture.pool if capture is not None else 0)
-        graph = capture.number if capture is not None else r.NONE
-        return self._hold(block, device, size, stream, "caching", graph)
-
-    def allocate_pinned(self, size: int) -> Live:
-        """A block of pinned host memory."""
-        block = self.pinned.allocate(size)
-        return self._hold(block, r.HOST, size, None, "pinned", r.NONE)
-
-    def _hold(
-        self, block: Block, space: int, size: int, owner: Stream | None, allocator: str, graph: int
-    ) -> Live:
-        live = Live(block, self.observer.next_number(), space, owner, allocator)
-        self.live[block.address] = live
-        self.observer.emit(
-            r.Alloc(
-                live.number,
-                space,
-                block.address,
-                size,
-                owner.timeline if owner is not None else r.NONE,
-                self.observer.thread(),
-                self.observer.stack(),
-                allocator,
-                graph,
-            )
-        )
-        return live
-
-    def _release(self, live: Live, thread: int, stack: int) -> None:
-        self.live.pop(live.block.address, None)
-        self.observer.emit(r.Free(live.number, thread, stack))
-        if live.space == r.HOST:
-            self.pinned.free(live.block)
-        else:
-            self.devices[live.space].allocator.free(live.block)
-
-    def record_stream(self, address: int, stream: Stream, explicit: bool) -> None:
-        """Tell the allocator that `stream` uses the live block at `address` (M2, M5)."""
-        with self.monitor:
-            live = self.live.get(address)
-            if live is None:
-                return
-            self.observer.emit(
-                r.RecordStream(
-                    live.number,
-                    stream.timeline,
-                    self.observer.thread(),
-                    self.observer.stack(),
-                    explicit,
-                )
-            )
-            if live.space == r.HOST:
-                self.pinned.record_stream(live.block, id(stream))
-            else:
-                self.devices[live.space].allocator.record_stream(live.block, id(stream))
-
-    def empty_cache(self) -> None:
-        """Give cached memory back to the driver, which joins the devices it is of (M3)."""
-        with self.monitor:
-            for device in self.devices:
-                device.allocator.empty_cache()
-
-    def describe(self) -> None:
-        """Tell a new recording of the blocks that live already."""
-        with self.monitor:
-            for address, live in self.live.items():
-                owner = live.owner.timeline if live.owner is not None else r.NONE
-                self.observer.emit(
-                    r.Alloc(
-                        live.number,
-                        live.space,
-                        address,
-                        live.block.requested,
-                        owner,
-                        self.observer.thread(),
-                        r.NONE,
-                        live.allocator,
-                    )
-                )
-
     def new_event(self) -> Event:
         """An event never recorded."""
-        return Event(self.observer.next_number())
+        event = Event(self.observer.next_number())
+        weakref.finalize(event, tell_destroyed, self.observer, event.number).atexit = False
+        return event

@@ -21,7 +21,8 @@ PINNED = -1
 NOWHERE = -2
 """What `Memory.owner` answers for an address outside of the virtual machine."""
 
-_POISON = 0xFF  # all bits set: NaN in every floating type, -1 in every signed integer
+POISON = 0xFF
+"""All bits set: NaN in every floating type, -1 in every signed integer."""
 
 
 class Range:
@@ -53,7 +54,7 @@ class Range:
         address = self._take(size)
         if address is not None:
             self._in_use += size
-            ctypes.memset(address, _POISON, size)
+            ctypes.memset(address, POISON, size)
         return address
 
     def _take(self, size: int) -> int | None:

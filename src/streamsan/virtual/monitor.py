@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 
 class Monitor:
@@ -43,6 +44,19 @@ class Monitor:
             if not self._depth:
                 self._owner = 0
             self._lock.release()
+
+    @contextmanager
+    def released(self) -> Iterator[None]:
+        """Let other threads have the lock for a while, however often the caller took it."""
+        depth, self._depth, self._owner = self._depth, 0, 0
+        for _ in range(depth):
+            self._lock.release()
+        try:
+            yield
+        finally:
+            for _ in range(depth):
+                self._lock.acquire()
+            self._depth, self._owner = depth, threading.get_ident()
 
     @property
     def mine(self) -> bool:

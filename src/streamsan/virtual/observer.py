@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Protocol, TypeVar
 
-from streamsan.model.records import NONE, Access, AnyRecord
+from streamsan.model.records import NONE, Access, AnyRecord, EventDestroy
 from streamsan.virtual.monitor import Monitor
 
 
@@ -43,6 +43,11 @@ class Observer(Protocol):
 
     def next_number(self) -> int:
         """A number not used before, for blocks, events, graphs and host objects."""
+
+
+def tell_destroyed(observer: Observer, number: int) -> None:
+    """An event is gone (E5). For a finalizer, which may run at any moment."""
+    observer.monitor.later(lambda: observer.emit(EventDestroy(number, observer.thread())))
 
 
 _Method = TypeVar("_Method", bound=Callable[..., None])

@@ -21,7 +21,8 @@ NAMES = ("program", "late", "hold:STREAM", "random:SEED")
 class Schedule(Protocol):
     """Decides what runs after each submission and each wait.
 
-    `immediate` is whether work runs at once, and nothing is ever queued.
+    `immediate` is whether work runs at once, and nothing is queued but behind a collective that
+    waits for other processes.
     """
 
     immediate: bool
@@ -39,7 +40,10 @@ class Program:
     immediate = True
 
     def go_on(self, streams: Sequence[Stream]) -> None:
-        """Nothing is ever queued."""
+        """Run what a collective has held up, as far as that goes."""
+        held = [stream for stream in streams if stream.queue]
+        while any(stream.step() for stream in held):
+            pass
 
     def remark(self, streams: Sequence[Stream]) -> str:
         """Nothing."""

@@ -5,25 +5,51 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 Work = Callable[[], None]
 
 
+class Outside(Protocol):
+    """What a task waits for that does not happen on this machine: another process."""
+
+    @property
+    def done(self) -> bool:
+        """Whether it has happened. Asked often."""
+
+    def wait(self) -> None:
+        """Let a moment pass, in which it may happen."""
+
+
 class Task:
-    """One entry of a stream's queue: work to run once, after the tasks it depends on."""
+    """One entry of a stream's queue: work to run once, after the tasks it depends on and, where it
+    has one, after what happens `outside`.
+    """
 
-    __slots__ = ("depends", "done", "stream", "work")
+    __slots__ = ("depends", "done", "outside", "stream", "work")
 
-    def __init__(self, stream: Stream, work: Work | None, depends: tuple[Task, ...]) -> None:
+    def __init__(
+        self,
+        stream: Stream,
+        work: Work | None,
+        depends: tuple[Task, ...],
+        outside: Outside | None = None,
+    ) -> None:
         self.stream = stream
         self.work = work
         self.depends = depends
+        self.outside = outside
         self.done = False
 
     @property
     def ready(self) -> bool:
         """Whether all that this task waits for has run."""
-        return all(task.done for task in self.depends)
+        return all(task.done for task in self.depends) and self.free
+
+    @property
+    def free(self) -> bool:
+        """Whether what it waits for outside has happened."""
+        return self.outside is None or self.outside.done
 
 
 class Stream:
@@ -66,10 +92,12 @@ class Stream:
         self.queue: deque[Task] = deque()
         self.tail: Task | None = None
 
-    def push(self, work: Work | None, depends: Iterable[Task | None]) -> Task:
+    def push(
+        self, work: Work | None, depends: Iterable[Task | None], outside: Outside | None = None
+    ) -> Task:
         """Append a task that runs after `depends`; entries that are None or done do not count."""
         waits = tuple(task for task in depends if task is not None and not task.done)
-        task = Task(self, work, waits)
+        task = Task(self, work, waits, outside)
         self.queue.append(task)
         self.tail = task
         return task
@@ -91,6 +119,7 @@ class Stream:
             task.done = True
             task.work = None
             task.depends = ()
+            task.outside = None
             if self.tail is task:
                 self.tail = None
         return True
@@ -102,7 +131,16 @@ class Event:
     `capture` is the graph capture that holds the latest record, if one does.
     """
 
-    __slots__ = ("capture", "number", "recorded", "stream", "task", "time", "version")
+    __slots__ = (
+        "__weakref__",
+        "capture",
+        "number",
+        "recorded",
+        "stream",
+        "task",
+        "time",
+        "version",
+    )
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -128,8 +166,10 @@ class Event:
         return note
 
 
-def drain(target: Task) -> None:
-    """Run `target` and no more than what must run before it."""
+def advance(target: Task) -> Task | None:
+    """Run `target` and no more than what must run before it, as far as nothing outside of the
+    machine has to be waited for. Returns the task that waits for that, or None at the end.
+    """
     stack = [target]
     while stack:
         task = stack[-1]
@@ -140,5 +180,13 @@ def drain(target: Task) -> None:
         waiting = next((dep for dep in head.depends if not dep.done), None)
         if waiting is not None:
             stack.append(waiting)
-        else:
-            task.stream.step()
+        elif not task.stream.step():
+            return head
+    return None
+
+
+def drain(target: Task) -> None:
+    """Run `target` and no more than what must run before it."""
+    while (held := advance(target)) is not None:
+        if held.outside is not None:
+            held.outside.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import torch
@@ -14,7 +15,8 @@ from streamsan.virtual.face.layouts import NotCoveredError
 from streamsan.virtual.face.random import Generator as VirtualGenerator
 
 _tensor, _as_tensor, _asarray = torch.tensor, torch.as_tensor, torch.asarray
-_compile = torch.compile
+
+_left_aligned: Any = torch._nested_tensor_from_mask_left_aligned
 
 
 def default_device() -> torch.device | None:
@@ -32,18 +34,12 @@ def tensor(
 ) -> torch.Tensor:
     """``torch.tensor``: built on the host, then uploaded."""
     target = current.device_of(device) if device is not None else default_device()
+    pinned = kwargs.pop("pin_memory", False)
     if target is None:
-        return _tensor(
-            data, dtype=dtype, device=device, requires_grad=requires_grad, **_pinned(kwargs)
-        )
+        made = _tensor(data, dtype=dtype, device=device, requires_grad=requires_grad, **kwargs)
+        return made.detach().pin_memory().requires_grad_(requires_grad) if pinned else made
     made = _tensor(data, dtype=dtype, device="cpu").to(target)
-    return made.requires_grad_(requires_grad)
-
-
-def _pinned(kwargs: dict[str, Any]) -> dict[str, Any]:
-    if not kwargs.get("pin_memory"):
-        kwargs.pop("pin_memory", None)
-    return kwargs
+    return made.requires_grad_() if requires_grad else made  # torch.func forbids the very call
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> torch.Tensor:
@@ -75,6 +71,26 @@ def asarray(
     return (made.clone() if copy and made is obj else made).requires_grad_(requires_grad)
 
 
+def get_device(tensor: torch.Tensor) -> int:
+    """``torch.get_device``: the index of a tensor's device, -1 for the host."""
+    return tensor.get_device()
+
+
+def _spaced(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A range whose ends may be tensors: their values are numbers to its kernel, as on CUDA."""
+
+    @wraps(function)
+    def call(*ends: Any, **kwargs: Any) -> torch.Tensor:
+        named = {k: _number(v) if k in ("start", "end") else v for k, v in kwargs.items()}
+        return function(*map(_number, ends), **named)  # type: ignore[no-any-return]
+
+    return call
+
+
+def _number(value: Any) -> Any:
+    return value.item() if isinstance(value, torch.Tensor) else value
+
+
 class _GeneratorType(type(torch.Generator)):  # type: ignore[misc]
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, torch._C.Generator)
@@ -104,6 +120,14 @@ def compile_eagerly(model: Any = None, **_: Any) -> Any:
     return model
 
 
+def left_aligned(tensor: torch.Tensor, mask: torch.Tensor) -> bool:
+    """Whether a padded batch can become a nested tensor: torch's encoders ask it, and take their
+    dense path where it cannot, as on the virtual devices.
+    """
+    aligned = bool(_left_aligned(tensor, mask))  # the host waits for the answer, as on CUDA
+    return aligned and not tensor.is_cuda
+
+
 def _dense_only(function: Callable[..., Any]) -> Callable[..., Any]:
     """A constructor of sparse tensors, which the virtual devices cannot hold."""
 
@@ -121,7 +145,9 @@ def functions() -> dict[str, Any]:
     """Names of ``torch`` and what stands for them."""
     return {
         "tensor": tensor, "as_tensor": as_tensor, "asarray": asarray, "Generator": Generator,
-        "compile": compile_eagerly,
+        "linspace": _spaced(torch.linspace), "logspace": _spaced(torch.logspace),
+        "_nested_tensor_from_mask_left_aligned": left_aligned,
+        "compile": compile_eagerly, "get_device": get_device,
         **{f"sparse_{kind}_tensor": _dense_only(getattr(torch, f"sparse_{kind}_tensor"))
            for kind in ("coo", "csr", "csc", "bsr", "bsc", "compressed")},
     }  # fmt: skip

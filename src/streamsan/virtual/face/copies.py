@@ -135,7 +135,7 @@ class Copier:
             if of == PINNED:
                 self._face.host.touch([(source, PINNED, int(Mode.READ), "src")], "aten::copy_")
             spec = place(target)
-            if self._gpu.now and stream.capture is None:
+            if self._gpu.runs_at_once(stream) and stream.capture is None:
                 view(spec).copy_(source)
                 return
             staged = source.clone()

@@ -102,7 +102,7 @@ class Executor:
             if waits:
                 self._gpu.refuse_capture()
             captured = stream.capture is not None
-            later = captured or not (self._gpu.now or waits or plan.at_once)
+            later = captured or not (self._gpu.runs_at_once(stream) or waits or plan.at_once)
             layout = self._layout(plan, args, kwargs, stream) if later or plan.out else None
             try:
                 if layout is not None and layout.resized:
@@ -204,6 +204,7 @@ class Executor:
         self, kind: int, name: str, stream: Stream, accesses: tuple[Access, ...], copy: int = 0
     ) -> None:
         """Report accesses of `stream`, with the backward node that makes them."""
+        self._gpu.used(stream, accesses)
         node, forward = self._face.backward.nodes.running()
         extra: dict[str, Any] = {}
         outer = self._gpu.thread.outer

@@ -14,12 +14,16 @@ from streamsan.virtual.face import (
     constructors,
     current,
     graphs,
+    helpers,
     legacy,
+    library,
     methods,
     mixed,
     namespace,
     native,
+    nccl,
     numbered,
+    overrides,
     printing,
     profilers,
     refused,
@@ -40,8 +44,10 @@ def install(gpu: Gpu) -> Face:
     current.show(face)
     _replace(torch.Tensor, methods.replaced())
     _replace(torch.UntypedStorage, storage_methods.replaced())
-    _replace(torch, constructors.functions())
+    made = constructors.functions()
+    _replace(torch, {n: overrides.scriptable(f, getattr(torch, n)) for n, f in made.items()})
     _replace(torch, autocast.functions())
+    _replace(torch, {"set_default_tensor_type": legacy.set_default_tensor_type})
     _replace(torch, {"Stream": streams.DeviceStream, "Event": streams.DeviceEvent})
     cuda = {**namespace.functions(), **legacy.types(), **_graph_functions()}
     _replace(torch.cuda, cuda)
@@ -51,18 +57,20 @@ def install(gpu: Gpu) -> Face:
     sync = native.SyncMode()
     gpu.before_wait = sync.waiting
     gpu.captures.error = lambda text: torch.AcceleratorError(f"CUDA error: {text}")
-    below = {**native.functions(sync), **comm.native()}
+    below = {**native.functions(sync), **comm.native(), **nccl.native()}
     # An object of its own for each name: torch's compiler refuses to know one under two names.
     _replace(torch._C, {name: partial(function) for name, function in below.items()})
     if hasattr(torch.accelerator, "Graph"):
         _replace(torch.accelerator, {"Graph": graphs.Graph})
-    _backward(face)
     _grouping()
     mixed.install()
+    helpers.install()
     numbered.install()
     _surroundings()
     profilers.install()
     printing.install()
+    nccl.install()
+    library.install(lambda: VirtualMode(face))
     enter_thread()
     return face
 
@@ -82,16 +90,6 @@ def _graph_functions() -> dict[str, Any]:
         "CUDAGraph": graphs.CUDAGraph,
         "graph_pool_handle": graphs.graph_pool_handle,
     }
-
-
-def _backward(face: Face) -> None:
-    engine = torch.autograd.graph._engine_run_backward
-
-    def run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
-        return face.backward.run(engine, t_outputs, args, kwargs)
-
-    torch.autograd.graph._engine_run_backward = run_backward
-    torch.autograd._engine_run_backward = run_backward  # type: ignore[attr-defined]
 
 
 def _grouping() -> None:

@@ -26,12 +26,35 @@ class LegacyType(type):
 
     def __call__(cls, *args: Any, device: Any = "cuda") -> torch.Tensor:
         """A tensor of given sizes, uninitialised, or with given values."""
-        if len(args) == 1 and isinstance(args[0], (list, tuple)) and not _is_size(args[0]):
-            return torch.tensor(args[0], dtype=cls.dtype, device=device)
-        if len(args) == 1 and isinstance(args[0], torch.Tensor):
-            return args[0].to(device, cls.dtype)
-        sizes = tuple(args[0]) if len(args) == 1 and _is_size(args[0]) else args or (0,)
-        return torch.empty(sizes, dtype=cls.dtype, device=device)
+        return make(cls.dtype, args, device)
+
+
+def make(dtype: torch.dtype, args: tuple[Any, ...], device: Any) -> torch.Tensor:
+    """What the old constructors make of their arguments: sizes, a sequence of values, a tensor."""
+    if len(args) == 1 and isinstance(args[0], (list, tuple)) and not _is_size(args[0]):
+        return torch.tensor(args[0], dtype=dtype, device=device)
+    if len(args) == 1 and isinstance(args[0], torch.Tensor):
+        return args[0].to(device, dtype)
+    sizes = tuple(args[0]) if len(args) == 1 and _is_size(args[0]) else args or (0,)
+    return torch.empty(sizes, dtype=dtype, device=device)
+
+
+def set_default_tensor_type(kind: Any) -> None:
+    """``torch.set_default_tensor_type``: a dtype, and the device on which tensors are made."""
+    named = getattr(torch.cuda, kind.rpartition(".")[2], None) if _names_cuda(kind) else kind
+    if isinstance(named, LegacyType):
+        torch.set_default_dtype(named.dtype)
+        torch.set_default_device("cuda")
+    else:
+        _set_default_tensor_type(kind)
+        torch.set_default_device(None)
+
+
+_set_default_tensor_type = torch.set_default_tensor_type
+
+
+def _names_cuda(kind: Any) -> bool:
+    return isinstance(kind, str) and kind.startswith("torch.cuda.")
 
 
 def _is_size(value: object) -> bool:

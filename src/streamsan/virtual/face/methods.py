@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from streamsan.model.records import Mode
-from streamsan.virtual.face import current, overrides
+from streamsan.virtual.face import constructors, current, legacy, overrides, transforms
 from streamsan.virtual.face.below import Below
 from streamsan.virtual.face.layouts import NotCoveredError, refuse_unusual
 from streamsan.virtual.face.state import FORKED, UNINITIALIZED
@@ -19,17 +19,27 @@ _ORIGINAL: dict[str, Any] = {
     name: getattr(torch.Tensor, name)
     for name in (
         "to", "cpu", "cuda", "numpy", "tolist", "pin_memory", "type", "__array__", "__deepcopy__",
-        "copy_", "__setitem__",
+        "copy_", "__setitem__", "new", "new_tensor",
         "share_memory_", "is_shared",
     )
 }  # fmt: skip
 _DEVICE = _T.device
+_META: Any = _T.is_meta
 _CPU = torch.device("cpu")
 _SELF: Any = torch.preserve_format
 
 
 def _owner(tensor: torch.Tensor) -> int:
     return current.face().tensors.owner(tensor)
+
+
+def _inner_owner(tensor: torch.Tensor) -> int:
+    """The owner of a tensor, or of what it wraps where it is one that wraps others."""
+    owner = _owner(tensor)
+    if owner != NOWHERE or not hasattr(tensor, "__tensor_flatten__"):
+        return owner
+    inner = getattr(tensor, tensor.__tensor_flatten__()[0][0], None)
+    return _inner_owner(inner) if isinstance(inner, torch.Tensor) else owner
 
 
 class _ToCopy(torch.autograd.Function):
@@ -72,17 +82,34 @@ def move(
     layout: Any = _SELF,
 ) -> torch.Tensor:
     """A tensor on `target` (device index or NOWHERE): itself where it is there, else a copy."""
-    owner = _owner(tensor)
+    if transforms.stands_for(tensor) is not None:
+        return transforms.inside(
+            tensor, lambda inner: move(inner, target, dtype, non_blocking, copy, layout)
+        )
+    owner = _inner_owner(tensor)
     dtype = dtype or tensor.dtype
     same = owner == target or (owner < 0 and target < 0)
     if target >= 0:
         refuse_unusual("Tensor.to", tensor)
     if same:
         return _ORIGINAL["to"](tensor, dtype, non_blocking, copy, memory_format=layout)  # type: ignore[no-any-return]
+    if owner >= 0 and _owner(tensor) == NOWHERE:
+        return _move_inner(tensor, target, dtype, non_blocking)
     if tensor.requires_grad and torch.is_grad_enabled():
         return _ToCopy.apply(tensor, target, dtype, non_blocking, layout)  # type: ignore[no-any-return, no-untyped-call]
     with torch.no_grad():
         return _transfer(tensor, target, dtype, non_blocking, layout)
+
+
+def _move_inner(
+    tensor: torch.Tensor, target: int, dtype: torch.dtype, non_blocking: bool
+) -> torch.Tensor:
+    """A tensor that wraps copies of what `tensor` wraps."""
+    wrapper: Any = tensor
+    names, context = wrapper.__tensor_flatten__()
+    inner = {name: move(getattr(tensor, name), target, dtype, non_blocking) for name in names}
+    with torch.no_grad():
+        return type(wrapper).__tensor_unflatten__(inner, context, tensor.shape, tensor.stride())  # type: ignore[no-any-return]
 
 
 def to(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
@@ -92,7 +119,7 @@ def to(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
     if (rest and isinstance(rest[0], torch.Tensor)) or "other" in kwargs:
         other = kwargs.pop("other", None)
         other = rest.pop(0) if other is None else other
-        target, dtype = _owner(other), other.dtype
+        target, dtype = _inner_owner(other), other.dtype
         if target < 0 and other.device.type != "cpu":
             return _ORIGINAL["to"](self, other, *rest, **kwargs)  # type: ignore[no-any-return]
     else:
@@ -100,7 +127,7 @@ def to(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
             device = rest.pop(0)
         if rest and dtype is None and (rest[0] is None or isinstance(rest[0], torch.dtype)):
             dtype = rest.pop(0)
-        owner = _owner(self)
+        owner = _inner_owner(self)
         virtual = current.device_of(device)
         if virtual is not None:
             target = virtual.index
@@ -153,7 +180,12 @@ def cpu(self: torch.Tensor, memory_format: Any = _SELF) -> torch.Tensor:
 
 def device(self: torch.Tensor) -> torch.device:
     """``Tensor.device``."""
+    if _META.__get__(self):  # a fake tensor warns of being asked for its address
+        return _DEVICE.__get__(self)
     owner = _owner(self)
+    if owner >= 0:
+        return _DEVICES[owner]
+    owner = _inner_owner(self)
     return _DEVICES[owner] if owner >= 0 else _DEVICE.__get__(self)
 
 
@@ -162,7 +194,8 @@ _DEVICES = [torch.device("cuda", index) for index in range(64)]
 
 def get_device(self: torch.Tensor) -> int:
     """``Tensor.get_device``: the index, or -1."""
-    return max(_owner(self), -1)
+    found = device(self)
+    return found.index if found.type == "cuda" else -1
 
 
 def _refuse_numpy(tensor: torch.Tensor) -> None:
@@ -252,6 +285,29 @@ def type_(self: torch.Tensor, dtype: Any = None, non_blocking: bool = False, **k
     return move(self, target, plain.dtype, non_blocking)
 
 
+def type_as(self: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """``Tensor.type_as``: the dtype and the device of another tensor."""
+    return to(self, other)
+
+
+def new(self: torch.Tensor, *args: Any, device: Any = None) -> torch.Tensor:
+    """``Tensor.new``: a tensor of this one's dtype and device, uninitialised or with values."""
+    owner = _owner(self)
+    if owner < 0:
+        return _ORIGINAL["new"](self, *args, **({} if device is None else {"device": device}))  # type: ignore[no-any-return]
+    return legacy.make(self.dtype, args, device or _DEVICES[owner])
+
+
+def new_tensor(self: torch.Tensor, data: Any, **kwargs: Any) -> torch.Tensor:
+    """``Tensor.new_tensor``: values as a tensor of this one's dtype and device."""
+    wanted = kwargs.get("device")
+    if _owner(self) < 0 and current.device_of(wanted) is None:
+        return _ORIGINAL["new_tensor"](self, data, **kwargs)  # type: ignore[no-any-return]
+    data = data.detach() if isinstance(data, torch.Tensor) else data
+    named = {"dtype": self.dtype, "device": self.device, **kwargs}
+    return constructors.tensor(data, **{k: v for k, v in named.items() if v is not None})
+
+
 def share_memory_(self: torch.Tensor) -> torch.Tensor:
     """``Tensor.share_memory_``: nothing to do for device tensors."""
     return self if _owner(self) >= 0 else _ORIGINAL["share_memory_"](self)
@@ -282,12 +338,17 @@ def interface(self: torch.Tensor) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def make_wrapper_subclass(*args: Any, **kwargs: Any) -> Any:
-    """``Tensor._make_wrapper_subclass``: refused for the devices, which a CPU build lacks."""
+def make_wrapper_subclass(cls: Any, *args: Any, **kwargs: Any) -> Any:
+    """``Tensor._make_wrapper_subclass``: refused for the devices, which a CPU build lacks.
+
+    Those of ``torch.distributed`` are made for the host, and `device` asks what they wrap.
+    """
     devices = [x for x in (*args, *kwargs.values()) if isinstance(x, torch.device)]
     if any(current.device_of(device) is not None for device in devices):
+        if cls.__module__.startswith("torch.distributed."):
+            return _make_wrapper_subclass(cls, *args, **{**kwargs, "device": _CPU})
         raise NotCoveredError("Tensor._make_wrapper_subclass", "nested and other wrapped")
-    return _make_wrapper_subclass(*args, **kwargs)
+    return _make_wrapper_subclass(cls, *args, **kwargs)
 
 
 _make_wrapper_subclass: Any = torch.Tensor._make_wrapper_subclass
@@ -299,11 +360,12 @@ def replaced() -> dict[str, Any]:
         "to": to, "cuda": cuda, "cpu": cpu, "numpy": numpy, "__array__": array, "tolist": tolist,
         "pin_memory": pin_memory, "is_pinned": is_pinned, "record_stream": record_stream,
         "type": type_, "get_device": get_device, "share_memory_": share_memory_,
-        "is_shared": is_shared, "copy_": copy_, "__setitem__": setitem,
+        "is_shared": is_shared, "copy_": copy_, "__setitem__": setitem, "type_as": type_as,
+        "new": new, "new_tensor": new_tensor,
     }  # fmt: skip
     attributes: dict[str, Any] = {
         "device": device,
-        "is_cuda": lambda self: _owner(self) >= 0,
+        "is_cuda": lambda self: device(self).type == "cuda",
         "is_cpu": lambda self: device(self).type == "cpu",
         "__cuda_array_interface__": interface,
     }

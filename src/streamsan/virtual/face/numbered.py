@@ -7,7 +7,9 @@ from functools import wraps
 from typing import Any
 
 import torch
-from torch.jit import _builtins
+from torch._library import infer_schema
+
+from streamsan.virtual.face.overrides import scriptable
 
 _device = torch.device
 _parse_to = torch._C._nn._parse_to
@@ -51,20 +53,24 @@ def _numbered(function: Callable[..., Any]) -> Callable[..., Any]:
             kwargs["device"] = named(kwargs["device"])
         return function(*args, **kwargs)
 
-    builtin = _builtins._find_builtin(function)
-    if builtin is not None:  # so that torch.jit.script still knows it
-        _builtins._register_builtin(call, builtin)
-    return call
+    return scriptable(call, function)
 
 
 def _parse(*args: Any, **kwargs: Any) -> Any:
-    """What ``Module.to`` reads its arguments with."""
-    return _parse_to(*map(named, args), **{name: named(value) for name, value in kwargs.items()})
+    """What ``Module.to`` reads its arguments with: of a tensor, it is the device and the dtype."""
+    device, *rest = _parse_to(
+        *map(named, args), **{name: named(value) for name, value in kwargs.items()}
+    )
+    like = kwargs.get("tensor", args[0] if args else None)
+    return (like.device if isinstance(like, torch.Tensor) else device, *rest)
 
 
 def install() -> None:
     """Replace what takes a device."""
     torch.device = device  # type: ignore[misc]
+    known = infer_schema.SUPPORTED_PARAM_TYPES  # of the annotations of own operators
+    pairs: tuple[tuple[Any, Any], ...] = ((device, _device), (device | None, _device | None))
+    known.update({ours: known[theirs] for ours, theirs in pairs if theirs in known})
     torch._C._nn._parse_to = _parse
     for name in _CONSTRUCTORS:
         setattr(torch, name, _numbered(getattr(torch, name)))

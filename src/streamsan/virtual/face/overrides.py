@@ -1,4 +1,6 @@
-"""Replaced methods of ``torch.Tensor`` that ask modes and subclasses first, as torch's own do."""
+"""What replaced functions owe to torch: methods of ``torch.Tensor`` ask modes and subclasses first,
+as torch's own do, and ``torch.jit.script`` goes on to know the functions.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from functools import wraps
 from typing import Any
 
 import torch
+from torch.jit import _builtins
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
 Method = Callable[..., Any]
@@ -34,3 +37,11 @@ def attribute(getter: Method) -> property:
 
     shown = property(get)
     return shown
+
+
+def scriptable(replacement: Method, original: Method) -> Method:
+    """`replacement`, which ``torch.jit.script`` compiles to the operator of `original`."""
+    builtin = _builtins._find_builtin(original)
+    if builtin is not None:
+        _builtins._register_builtin(replacement, builtin)
+    return replacement

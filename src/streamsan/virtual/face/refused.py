@@ -15,10 +15,10 @@ NAMES = (
 )  # fmt: skip
 """Names of ``torch.cuda`` that raise one clear error."""
 
-MODULES = ("tunable", "nccl", "gds", "jiterator", "green_contexts")
+MODULES = ("tunable", "gds", "jiterator", "green_contexts")
 """Modules of ``torch.cuda`` of which every function does."""
 
-_KEPT = {"nccl.is_available", "tunable.is_enabled", "tunable.tuning_is_enabled"}
+_KEPT = {"tunable.is_enabled", "tunable.tuning_is_enabled"}
 """Questions in them whose answer is no."""
 
 _EXTRA = ("jiterator._create_jit_fn", "jiterator._create_multi_output_jit_fn", "_compile_kernel")

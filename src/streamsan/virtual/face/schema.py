@@ -49,6 +49,8 @@ class Plan:
     tensor's storage, `on_host` which of its returns are host tensors, `at_once` whether it cannot
     be put off, `exact_meta` whether its meta kernel is that of the CPU.
 
+    `nested` is whether its kernel is written in terms of other operators and of calls to Python.
+
     `training` is the place and name of the argument that says whether running statistics are
     updated, (-1, "") where they always are, None where there are none: schemas do not declare it.
     """
@@ -72,6 +74,7 @@ class Plan:
     on_host: tuple[int, ...]
     at_once: bool
     exact_meta: bool
+    nested: bool
     training: tuple[int, str] | None
 
     def touched(
@@ -103,7 +106,7 @@ _METADATA_OF_SELF = {
 _METADATA_OPS = {
     "is_pinned", "record_stream", "set_", "resize_", "resize_as_", "is_same_size", "dense_dim",
     "sparse_dim", "_version", "lift_fresh", "_has_compatible_shallow_copy_type", "sym_size",
-    "sym_stride", "sym_numel", "sym_storage_offset", "is_set_to", "_is_zerotensor", "_is_all_true",
+    "sym_stride", "sym_numel", "sym_storage_offset", "is_set_to", "_is_zerotensor",
     "_nested_tensor_size", "_unsafe_view",
 }  # fmt: skip
 
@@ -138,6 +141,9 @@ _AT_ONCE = {*_ON_HOST, "mkldnn_rnn_layer_backward", "linalg_lstsq"}
 # These copy the whole storage of a tensor (clone_preserve_strides).
 _WHOLE_STORAGE = {"select_scatter", "slice_scatter", "diagonal_scatter", "as_strided_scatter"}
 
+
+# Libraries of operators that call others, and process groups, from their kernels.
+_NESTED = {"fsdp", "_c10d_functional"}
 
 _STATISTICS = {"running_mean", "running_var"}
 _UPDATES_STATISTICS = {
@@ -201,6 +207,7 @@ def make_plan(op: OpOverload) -> Plan:
         training=_training(op) if base in _UPDATES_STATISTICS else None,
         on_host=_ON_HOST.get(base, ()),
         at_once=base in _AT_ONCE,
+        nested=schema.name.split("::")[0] in _NESTED,
         exact_meta=op.has_kernel_for_dispatch_key(Key.Meta) and Key.Meta not in op.py_kernels,
     )
 

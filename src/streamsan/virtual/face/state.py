@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from streamsan.model.records import Mode
+from streamsan.virtual.face import library
 from streamsan.virtual.face.backward import Backward
 from streamsan.virtual.face.copies import Copier, copy_handler
 from streamsan.virtual.face.execute import Executor
@@ -32,12 +36,14 @@ UNINITIALIZED = "CUDA error: initialization error"
 
 class Local(threading.local):
     """Per thread: the owner of the last operator's tensors, whether a function is at work that
-    takes host tensors beside those of a device, and stand-ins for moved arguments.
+    takes host tensors beside those of a device, the device of a function that makes tensors for
+    itself (or NOWHERE: they go where the last operator's are), and stand-ins for moved arguments.
     """
 
     def __init__(self) -> None:
         self.last = NOWHERE
         self.mixed = False
+        self.home = NOWHERE
         self.placed: dict[int, torch.Tensor] = {}
         self.views: list[torch.Tensor] = []
 
@@ -73,16 +79,32 @@ class Face:
             raise self.gpu.captures.error("invalid device ordinal")
         return index
 
+    @contextmanager
+    def at_home(self, device: int) -> Iterator[None]:
+        """Tensors that C++ makes for itself in the block go to a device, but for integers."""
+        local = self.local
+        before = local.home, local.mixed
+        local.home, local.mixed = device, device >= 0
+        try:
+            yield
+        finally:
+            local.home, local.mixed = before
+
     def device_of(self, owner: int) -> torch.device:
         """The torch device of an owner."""
         return torch.device("cuda", owner) if owner >= 0 else torch.device("cpu")
 
 
 _PLAIN = torch.Tensor.__torch_dispatch__
+_CPU_KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+_FAKE = torch._C._TorchDispatchModeKey.FAKE
+_fake_mode = torch._C._get_dispatch_mode
 
 
 class VirtualMode(TorchDispatchMode):
     """Sends operators of device and pinned tensors to the virtual machine."""
+
+    supports_higher_order_operators = True
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -105,6 +127,10 @@ class VirtualMode(TorchDispatchMode):
         """Run one operator."""
         face = self._face
         kwargs = kwargs or {}
+        if isinstance(func, HigherOrderOperator):
+            return library.run_higher_order(func, args, kwargs, self)
+        if _fake_mode(_FAKE) is not None:  # below this mode, whenever it was entered
+            return func(*args, **kwargs)
         if any(kind.__torch_dispatch__ is not _PLAIN for kind in types):
             # A subclass takes its operators apart, and we see the parts.
             return NotImplemented
@@ -112,20 +138,35 @@ class VirtualMode(TorchDispatchMode):
             return in_forked_child(face, func, args, kwargs)
         face.backward.follow()
         plan = PLANS[func]
-        if plan.role is Role.COMPOSITE:
-            return self._composite(plan, func, args, kwargs)
+        if plan.nested or plan.role is Role.COMPOSITE:
+            return self._parts(plan, func, args, kwargs)
         if plan.role is Role.COPY:
             return self._copy(func, args, kwargs)
         found = operands(plan, face.tensors.owner, args, kwargs)
         device = NOWHERE
         for _, owner, _, _ in found:
             device = max(device, owner)
-        if plan.factory:
+        if plan.factory and not library.is_python(func):
             return self._factory(plan, args, kwargs, device)
+        return self._work(plan, func, args, kwargs, found, device)
+
+    def _work(
+        self,
+        plan: Plan,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        found: list[Operand],
+        device: int,
+    ) -> Any:
+        """Run an operator that makes no tensor out of nothing; `device` is that of its tensors."""
+        face = self._face
         if device >= 0:
             face.backward.forward(found)
         if plan.role is Role.METADATA:
             return metadata(face, plan, func, args, kwargs)
+        if library.is_python(func):
+            return func(*args, **kwargs)
         if found:
             face.local.last = device
         return self._compute(plan, func, args, kwargs, found, device)
@@ -141,7 +182,7 @@ class VirtualMode(TorchDispatchMode):
     ) -> Any:
         face = self._face
         if device >= 0:
-            with face.backward.summing(plan.name, device):
+            with face.backward.summing(plan.name):
                 return face.executor.compute(plan, args, kwargs, found, device)
         if plan.random:
             refuse_virtual(kwargs)
@@ -149,13 +190,16 @@ class VirtualMode(TorchDispatchMode):
             return face.host.run(plan, func, args, kwargs)
         return func(*args, **kwargs)
 
-    def _composite(
-        self, plan: Plan, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
-        local = self._face.local
-        found = operands(plan, self._face.tensors.owner, args, kwargs)
+    def _parts(self, plan: Plan, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The parts of an operator, as torch takes it apart or its own kernel calls them."""
+        face = self._face
+        found = operands(plan, face.tensors.owner, args, kwargs)
+        device = max((owner for _, owner, _, _ in found), default=NOWHERE)
         if found:
-            local.last = max(owner for _, owner, _, _ in found)
+            face.local.last = device
+        if plan.nested:
+            with self, face.at_home(device):
+                return func.redispatch(_CPU_KEYS, *args, **kwargs)
         with self:
             return func.decompose(*args, **kwargs)
 
@@ -182,7 +226,7 @@ class VirtualMode(TorchDispatchMode):
         elif asked or device is None or (face.local.mixed and not _floating(kwargs)):
             target = NOWHERE
         else:
-            target = like if like >= 0 else face.local.last
+            target = like if like >= 0 else max(face.local.home, face.local.last)
         options = {k: v for k, v in kwargs.items() if k not in ("device", "pin_memory")}
         if target < 0 and plan.random:
             refuse_virtual(kwargs)

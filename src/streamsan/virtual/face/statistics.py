@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from streamsan.allocator import SegmentInfo, Statistics
 from streamsan.virtual.devices import Device
 from streamsan.virtual.face import current
 
@@ -23,7 +24,11 @@ def _device(device: Any = None) -> Device:
 def memory_stats(device: Any = None) -> dict[str, Any]:
     """All figures of a device's allocator, nested as torch has them."""
     with current.face().gpu.monitor:
-        stats = _device(device).allocator.stats()
+        return nested(_device(device).allocator.stats())
+
+
+def nested(stats: Statistics) -> dict[str, Any]:
+    """Figures of one of our allocators, nested as torch has them."""
     zero = dict.fromkeys(("current", "peak", "allocated", "freed"), 0)
     return {
         **stats.nested(),
@@ -110,13 +115,23 @@ def snapshot(*_: Any) -> dict[str, Any]:
     with gpu.monitor:
         for device in gpu.devices:
             for found in device.allocator.snapshot():
-                stream = gpu.numbered[found["stream"]].handle
-                blocks = [{**block, "frames": []} for block in found["blocks"]]
-                extra = {"device": device.index, "is_expandable": False, "frames": []}
-                segments.append({**found, **extra, "stream": stream, "blocks": blocks})
+                handle = gpu.numbered[found["stream"]].handle
+                segments.append(segment(found, device.index, handle))
+    return whole(segments, len(gpu.devices))
+
+
+def segment(found: SegmentInfo, device: int, stream: int) -> dict[str, Any]:
+    """A segment of one of our allocators, with the native handle of its `stream`, as torch's."""
+    blocks = [{**block, "frames": []} for block in found["blocks"]]
+    extra = {"device": device, "is_expandable": False, "frames": []}
+    return {**found, **extra, "stream": stream, "blocks": blocks}
+
+
+def whole(segments: list[dict[str, Any]], devices: int) -> dict[str, Any]:
+    """A snapshot with these segments and without a history."""
     return {
         "segments": segments,
-        "device_traces": [[] for _ in gpu.devices],
+        "device_traces": [[] for _ in range(devices)],
         "allocator_settings": {},
         "external_annotations": [],
     }
@@ -140,6 +155,11 @@ def raw_delete(address: int) -> None:
         gpu.drop(live)
 
 
+def backend() -> str:
+    """What ``torch.cuda.get_allocator_backend`` calls the allocator."""
+    return "cudaMallocAsync" if _device().allocator.name == "stream-ordered" else "native"
+
+
 def native() -> dict[str, Any]:
     """Names of ``torch._C`` and what stands for them."""
     return {
@@ -156,5 +176,5 @@ def native() -> dict[str, Any]:
         "_cuda_memorySnapshot": snapshot,
         "_cuda_cudaCachingAllocator_raw_alloc": raw_alloc,
         "_cuda_cudaCachingAllocator_raw_delete": raw_delete,
-        "_cuda_getAllocatorBackend": lambda: "native",
+        "_cuda_getAllocatorBackend": backend,
     }

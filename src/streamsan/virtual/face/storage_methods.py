@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from streamsan.virtual.face import current
+from streamsan.virtual.memory import NOWHERE
 
 _S = torch.UntypedStorage
 _ORIGINAL: dict[str, Any] = {
@@ -20,7 +21,10 @@ _ORIGINAL: dict[str, Any] = {
 
 
 def _owner(storage: torch.UntypedStorage) -> int:
-    return current.face().gpu.memory.owner(_ORIGINAL["data_ptr"](storage))
+    if _ORIGINAL["device"].__get__(storage).type == "meta":  # has no address, and may warn of it
+        return NOWHERE
+    address: int = _ORIGINAL["data_ptr"](storage)
+    return current.face().gpu.memory.owner(address)
 
 
 def _device(self: torch.UntypedStorage) -> torch.device:

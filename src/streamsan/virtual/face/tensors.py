@@ -15,6 +15,7 @@ import torch
 from streamsan.model.extent import canonical
 from streamsan.model.records import HOST, Access
 from streamsan.virtual.devices import Live
+from streamsan.virtual.face.transforms import stands_for
 from streamsan.virtual.gpu import Gpu
 from streamsan.virtual.memory import NOWHERE, PINNED
 
@@ -60,7 +61,8 @@ class Tensors:
         try:
             address = tensor.data_ptr()
         except (NotImplementedError, RuntimeError):
-            return NOWHERE
+            inner = stands_for(tensor)
+            return NOWHERE if inner is None else self.owner(inner)
         if not address:
             address = self.storage_address(tensor)
         return self.gpu.memory.owner(address)
@@ -96,7 +98,8 @@ class Tensors:
         address, dtype, sizes, strides, flags = spec
         whole = self._views.get(dtype)
         if whole is None:
-            whole = self._views[dtype] = self._whole.view(dtype)
+            with torch.inference_mode(False):  # it outlives the mode of the moment
+                whole = self._views[dtype] = self._whole.view(dtype)
         offset = 0 if 0 in sizes else (address - self._base) // dtype.itemsize
         return with_bits(torch.as_strided(whole, sizes, strides, offset), flags)
 

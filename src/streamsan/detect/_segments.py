@@ -1,0 +1,182 @@
+"""Segments: stretches of an address space, and the uses that each timeline made of them.
+
+`Segments` is a map of disjoint intervals, by start address. Its cost per look-up does not depend on
+how many there are where boundaries are the same as before, which is by far the most common.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from streamsan.detect._blocks import Block
+from streamsan.model.extent import Extent
+from streamsan.model.records import Access, Operation
+
+Use = tuple[int, Operation, Access, "Block | None", "Extent | None"]
+"""Epoch, operation, access, block of the bytes at that time, and the extent if it has gaps."""
+
+_ROOM = 16
+_FEW = 16
+
+
+class Track:
+    """The uses that one timeline made of one segment.
+
+    `newest`, `newest_write` and `oldest` bound their epochs, so that one comparison tells that all
+    are ordered, or none; `room` is the number of uses at which it is worth to look for old ones.
+    """
+
+    __slots__ = ("newest", "newest_write", "oldest", "room", "uses")
+
+    def __init__(self, epoch: int) -> None:
+        """A track whose first use has that epoch."""
+        self.newest = self.oldest = epoch
+        self.newest_write = 0
+        self.room = _ROOM
+        self.uses: dict[tuple[Any, ...], Use] = {}
+
+    def copy(self) -> Track:
+        """The same track, for the other half of a segment that is split."""
+        twin = Track(self.oldest)
+        twin.newest, twin.newest_write, twin.room = self.newest, self.newest_write, self.room
+        twin.uses = self.uses.copy()
+        return twin
+
+    def drop(self, epoch: int) -> None:
+        """Forget all uses up to `epoch`."""
+        self.uses = {key: use for key, use in self.uses.items() if use[0] > epoch}
+        self.oldest = epoch + 1
+
+    def widen(self, limit: int) -> None:
+        """Have room for as many uses again, up to `limit`."""
+        self.room = min(max(_ROOM, 2 * len(self.uses)), limit)
+
+
+class Segment:
+    """Bytes ``start`` to ``end`` (exclusive), their latest block, and their uses by timeline."""
+
+    __slots__ = ("block", "end", "start", "tracks")
+
+    def __init__(self, start: int, end: int, block: Block | None) -> None:
+        """Bytes that nothing has used."""
+        self.start, self.end, self.block = start, end, block
+        self.tracks: dict[int, Track] = {}
+
+    @property
+    def wanted(self) -> bool:
+        """Whether it says anything: a use, or a block that lives or has a latent race."""
+        block = self.block
+        return bool(self.tracks) or (block is not None and (not block.freed or bool(block.latent)))
+
+
+class Segments:
+    """The segments of an address space."""
+
+    def __init__(self) -> None:
+        """Not one."""
+        self.at: dict[int, Segment] = {}
+        """By start address."""
+        self._starts: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def __iter__(self) -> Iterator[Segment]:
+        """All of them, by address."""
+        return map(self.at.__getitem__, self._starts)
+
+    def find(self, address: int) -> Segment | None:
+        """The segment that holds the byte at `address`."""
+        index = bisect_right(self._starts, address) - 1
+        if index < 0:
+            return None
+        segment = self.at[self._starts[index]]
+        return segment if address < segment.end else None
+
+    def cover(self, start: int, end: int) -> Sequence[Segment]:
+        """The segments that make up exactly ``start`` to ``end``, in order; split or made.
+
+        Most bytes are used as they were before, so that following the ends is enough.
+        """
+        at, found, position = self.at, [], start
+        while position < end:
+            segment = at.get(position)
+            if segment is None:
+                break
+            found.append(segment)
+            position = segment.end
+        if position == end:
+            return found
+        return self._carve(start, end) if start < end else ()
+
+    def _carve(self, start: int, end: int) -> Sequence[Segment]:
+        """Make boundaries at `start` and `end`, and segments of what has none; all in between."""
+        self._split(start)
+        self._split(end)
+        found: list[Segment] = []
+        starts, position = self._starts, start
+        first = index = bisect_left(starts, start)
+        while position < end:
+            following = starts[index] if index < len(starts) else end
+            if following == position:
+                segment = self.at[position]
+                index += 1
+            else:
+                segment = self.at[position] = Segment(position, min(following, end), None)
+            found.append(segment)
+            position = segment.end
+        if len(found) > index - first:  # in one go: there may be many gaps
+            starts[first:index] = [segment.start for segment in found]
+        return found
+
+    def meet(self, start: int, end: int) -> Sequence[Segment]:
+        """The segments that hold the bytes ``start`` to ``end``, none of them split."""
+        first, last = self.find(start), self.find(end - 1)
+        return self.cover(first.start if first else start, last.end if last else end)
+
+    def _split(self, at: int) -> None:
+        """Make `at` a boundary if it lies within a segment."""
+        left = self.find(at)
+        if left is not None and left.start < at:
+            right = self.at[at] = Segment(at, left.end, left.block)
+            right.tracks = {timeline: track.copy() for timeline, track in left.tracks.items()}
+            left.end = at
+            insort(self._starts, at)
+
+    def merge(self, segments: Sequence[Segment]) -> None:
+        """Join neighbours of one block, given in order, that nothing uses any more."""
+        last = segments[0]
+        gone = []
+        for segment in segments[1:]:
+            if _same(last, segment):
+                last.end = segment.end
+                gone.append(segment.start)
+            else:
+                last = segment
+        if len(gone) > _FEW:
+            for start in gone:
+                del self.at[start]
+            self._starts = sorted(self.at)
+        else:
+            for start in gone:
+                del self.at[start]
+                del self._starts[bisect_left(self._starts, start)]
+
+    def tidy(self, look: Callable[[Segment], None] | None = None) -> None:
+        """Let `look` see each segment; drop those that say nothing, and join the others."""
+        kept: list[Segment] = []
+        for segment in self:
+            if look is not None:
+                look(segment)
+            if kept and kept[-1].end == segment.start and _same(kept[-1], segment):
+                kept[-1].end = segment.end
+            elif segment.wanted:
+                kept.append(segment)
+        self.at = {segment.start: segment for segment in kept}
+        self._starts = list(self.at)
+
+
+def _same(left: Segment, right: Segment) -> bool:
+    return left.block is right.block and not left.tracks and not right.tracks

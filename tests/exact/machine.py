@@ -1,0 +1,252 @@
+"""A machine that a recorded program runs on: host threads and streams, each a list of steps.
+
+Built from the records alone, by the rules of ``docs/rules.md``; nothing here is shared with the
+checker but the record types. What a verdict speaks of is fixed as it was submitted in the run: the
+order of each stream's queue (S1), the version that a wait takes (E2), what a synchronisation covers
+(E3, H1, H2). Everything else is left to the execution: when a thread goes on, and when the device
+takes the next entry of a queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from streamsan.model import records as r
+
+Point = tuple[int, int]
+"""An agent, and how many of its steps have been taken there."""
+
+Byte = tuple[int, int]
+"""Address space and address."""
+
+
+class Step(NamedTuple):
+    """What an agent does next: it may, once all points of `needs` have been reached."""
+
+    needs: tuple[Point, ...]
+    work: int | None
+
+
+class Touch(NamedTuple):
+    """How a work touches a byte, and of which of the byte's tenures."""
+
+    mode: int
+    tenure: int
+
+
+class Work(NamedTuple):
+    """An operation: its agent, its stack (which names it), and all bytes that it touches.
+
+    `block` holds the block that each byte belonged to.
+    """
+
+    agent: int
+    stack: int
+    touches: dict[Byte, Touch]
+    block: dict[Byte, int]
+
+
+class Block:
+    """A block while it lives: its record, and the streams that the allocator was told of."""
+
+    def __init__(self, record: r.Alloc) -> None:
+        self.record = record
+        self.marks: set[int] = set()
+        self.bytes = [
+            (record.space, at) for at in range(record.address, record.address + record.size)
+        ]
+        self.stream_ordered = record.allocator == "stream-ordered"
+
+
+class Tenure:
+    """One ownership of a byte. `over` is where the memory may change hands (None: never told).
+
+    For a block that a stream-ordered allocator took back, `released` is that point of its stream,
+    and order alone decides: nothing of this tenure is compared with the next (M4).
+    """
+
+    def __init__(self, block: int) -> None:
+        self.block = block
+        self.over: tuple[Point, ...] | None = ()
+        self.released: Point | None = None
+
+
+class Machine:
+    """Agents and their steps. `works` are numbered in order of submission.
+
+    An allocator that finds a block's bytes still in use hands out others. With `reuse`, a block is
+    handed out only when it can have the bytes that it had in the run.
+    """
+
+    def __init__(self, records: Sequence[r.AnyRecord], reuse: bool = False) -> None:
+        self._reuse = reuse
+        self.agents: dict[int, int] = {}
+        self.steps: list[list[Step]] = []
+        self.works: list[Work] = []
+        self.tenures: dict[Byte, list[Tenure]] = {}
+        self.blocks: dict[int, Block] = {}
+        self._streams: dict[int, r.StreamDef] = {}
+        self._events: dict[int, Point] = {}
+        self._released: dict[int, list[Point]] = {}
+        self._launches: dict[int, Point] = {}
+        for record in records:
+            handler: Callable[[Any], None] | None = getattr(
+                self, "_" + type(record).__name__.lower(), None
+            )
+            if handler is not None:
+                handler(record)
+
+    # Agents
+
+    def _agent(self, timeline: int) -> int:
+        if timeline not in self.agents:
+            self.agents[timeline] = len(self.steps)
+            self.steps.append([])
+        return self.agents[timeline]
+
+    def here(self, timeline: int) -> Point:
+        """The point after all steps that the timeline has so far."""
+        agent = self._agent(timeline)
+        return agent, len(self.steps[agent])
+
+    def _perform(self, thread: int, needs: list[Point], work: int | None = None) -> Point:
+        """S2: a thread takes its steps in order."""
+        self.steps[self._agent(thread)].append(Step(tuple(needs), work))
+        return self.here(thread)
+
+    def _enqueue(
+        self, stream: int, thread: int, needs: list[Point], work: int | None = None
+    ) -> Point:
+        """S1, S3: an entry of the stream's queue, there once the thread has put it in."""
+        put = self._perform(thread, [])
+        entry = Step((put, *self._peers(stream), *needs), work)
+        self.steps[self._agent(stream)].append(entry)
+        return self.here(stream)
+
+    def _peers(self, stream: int) -> list[Point]:
+        """D1: what the legacy default stream, or a blocking stream, waits for by itself."""
+        mine = self._streams[stream]
+        if not (mine.default or mine.blocking):
+            return []
+        return [
+            self.here(other.timeline)
+            for other in self._streams.values()
+            if other.device == mine.device and other.default != mine.default
+            if other.default or other.blocking
+        ]
+
+    def _threaddef(self, x: r.ThreadDef) -> None:
+        self._perform(x.timeline, [] if x.parent == r.NONE else [self.here(x.parent)])
+
+    def _streamdef(self, x: r.StreamDef) -> None:
+        self._streams[x.timeline] = x
+        self._agent(x.timeline)
+
+    # Operations
+
+    def _operation(self, x: r.Operation) -> None:
+        work = self._work(x.timeline, x.stack, x.accesses)
+        if x.kind == r.OpKind.HOST:
+            self._perform(x.timeline, [], work)
+        elif x.kind == r.OpKind.GRAPH_LAUNCH:  # G4
+            last = self._launches.get(x.graph)
+            needs = [last] if last is not None else []
+            self._launches[x.graph] = self._enqueue(x.timeline, x.thread, needs, work)
+        else:
+            self._enqueue(x.timeline, x.thread, [], work)
+
+    def _work(self, timeline: int, stack: int, accesses: tuple[r.Access, ...]) -> int:
+        touches: dict[Byte, Touch] = {}
+        block: dict[Byte, int] = {}
+        for access in accesses:
+            for address in addresses(access):
+                byte = (access.space, address)
+                tenures = self._tenures(byte)
+                mode = touches[byte].mode if byte in touches else 0
+                touches[byte] = Touch(mode | access.mode, len(tenures) - 1)
+                block[byte] = tenures[-1].block
+        self.works.append(Work(self._agent(timeline), stack, touches, block))
+        return len(self.works) - 1
+
+    def _tenures(self, byte: Byte) -> list[Tenure]:
+        return self.tenures.setdefault(byte, [Tenure(r.NONE)])
+
+    # Order
+
+    def _eventrecord(self, x: r.EventRecord) -> None:
+        self._events[x.event] = self._enqueue(x.stream, x.thread, [])
+
+    def _eventwait(self, x: r.EventWait) -> None:
+        version = self._events.get(x.event)
+        self._enqueue(x.stream, x.thread, [version] if version else [])
+
+    def _eventsync(self, x: r.EventSync) -> None:
+        version = self._events.get(x.event)
+        self._perform(x.thread, [version] if version else [])
+
+    def _eventdestroy(self, x: r.EventDestroy) -> None:
+        self._events.pop(x.event, None)
+
+    def _streamsync(self, x: r.StreamSync) -> None:
+        """H1; a synchronisation of the legacy stream is an operation of it, where D1 matters."""
+        if self._streams[x.stream].default and self._peers(x.stream):
+            self._enqueue(x.stream, x.thread, [])
+        self._perform(x.thread, [self.here(x.stream)])
+
+    def _devicesync(self, x: r.DeviceSync) -> None:
+        own = [s.timeline for s in self._streams.values() if s.device == x.device]
+        self._perform(x.thread, [self.here(stream) for stream in own])
+
+    def _hostrelease(self, x: r.HostRelease) -> None:
+        self._released.setdefault(x.object, []).append(self._perform(x.thread, []))
+
+    def _hostacquire(self, x: r.HostAcquire) -> None:
+        self._perform(x.thread, list(self._released.get(x.object, [])))
+
+    # Memory
+
+    def _alloc(self, x: r.Alloc) -> None:
+        block = self.blocks[x.block] = Block(x)
+        former = {id(t): t for byte in block.bytes for t in self._tenures(byte)[-1:]}
+        for byte in block.bytes:
+            self.tenures[byte].append(Tenure(x.block))
+        if block.stream_ordered:  # M4
+            needs = [t.released for t in former.values() if t.released is not None]
+            self._enqueue(x.stream, x.thread, needs, self._whole(block, x.stream, x.stack))
+        else:  # M1, M3: no order
+            points = {point for t in former.values() for point in t.over or ()}
+            self._perform(x.thread, sorted(points) if self._reuse else [])
+
+    def _whole(self, block: Block, stream: int, stack: int) -> int:
+        record = block.record
+        access = r.Access(record.space, record.address, record.size, (), (), r.Mode.WRITE, "")
+        return self._work(stream, stack, (access,))
+
+    def _recordstream(self, x: r.RecordStream) -> None:
+        if x.block in self.blocks:
+            self.blocks[x.block].marks.add(x.stream)
+
+    def _free(self, x: r.Free) -> None:
+        block = self.blocks.pop(x.block, None)
+        if block is None:
+            return
+        marked = [self.here(stream) for stream in sorted(block.marks)]
+        if block.stream_ordered:  # M4
+            stream = block.record.stream
+            point = self._enqueue(stream, x.thread, marked, self._whole(block, stream, x.stack))
+            for byte in block.bytes:
+                self.tenures[byte][-1].over = None
+                self.tenures[byte][-1].released = point
+        else:  # M2, M5
+            over = (self._perform(x.thread, []), *marked)
+            for byte in block.bytes:
+                self.tenures[byte][-1].over = over
+
+
+def addresses(access: r.Access) -> set[int]:
+    """The address of every byte of an access, one by one."""
+    lows = {access.address}
+    for size, stride in zip(access.sizes, access.strides):
+        lows = {low + index * stride for low in lows for index in range(size)}
+    return {byte for low in lows for byte in range(low, low + access.run)}

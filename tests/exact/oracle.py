@@ -1,0 +1,175 @@
+"""Races and latent races by their definition: two works that may both be next in some state.
+
+Bytes that changed hands between two works are the same memory only where the allocator may have
+handed them over: the earlier block's free has been performed, and what the streams recorded on the
+block had enqueued by then has run (M1, M2, M5).
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from streamsan.model import records as r
+from tests.exact.executions import reached, states
+from tests.exact.machine import Byte, Machine, Point, Work
+
+Pair = tuple[int, int]
+Pairs = dict[Pair, set[Byte]]
+
+
+def _hand_over(machine: Machine, byte: Byte, first: int, last: int) -> tuple[Point, ...] | None:
+    """The points behind which the byte has gone from one tenure to another; None: never told."""
+    points: set[Point] = set()
+    for tenure in machine.tenures[byte][first:last]:
+        if tenure.over is None:
+            return None
+        points.update(tenure.over)
+    return tuple(sorted(points))
+
+
+def _shared(machine: Machine, a: Work, b: Work) -> dict[tuple[Point, ...], set[Byte]]:
+    """The bytes that conflict, by the points behind which they are the same memory."""
+    found: dict[tuple[Point, ...], set[Byte]] = {}
+    for byte in a.touches.keys() & b.touches.keys():
+        one, two = a.touches[byte], b.touches[byte]
+        if (one.mode | two.mode) & r.Mode.WRITE:
+            points = _hand_over(machine, byte, one.tenure, two.tenure)
+            if points is not None:
+                found.setdefault(points, set()).add(byte)
+    return found
+
+
+def conflicts(machine: Machine) -> Pairs:
+    """All pairs of works that race, each with the bytes it races on."""
+    wanted = {
+        (i, j): shared
+        for (i, a), (j, b) in combinations(enumerate(machine.works), 2)
+        if a.agent != b.agent and (shared := _shared(machine, a, b))
+    }
+    found: Pairs = {}
+    if not wanted:
+        return found
+    for state, works in states(machine):
+        for pair in combinations(sorted(works), 2):
+            for points, touched in wanted.get(pair, {}).items():
+                if reached(state, points):
+                    found.setdefault(pair, set()).update(touched)
+    return found
+
+
+def told(machine: Machine, pairs: Pairs) -> set[Pair]:
+    """The pairs that a report has.
+
+    Left out is a use of bytes that have changed hands where the same agent's use of the present
+    block races on them too: what orders that one orders the other (M1 gives reuse no order).
+    """
+    present = {
+        (machine.works[first].agent, second, byte)
+        for (first, second), touched in pairs.items()
+        for byte in touched
+        if not _moved(machine, first, second, byte)
+    }
+    return {
+        (first, second)
+        for (first, second), touched in pairs.items()
+        if any(
+            not _moved(machine, first, second, byte)
+            or (machine.works[first].agent, second, byte) not in present
+            for byte in touched
+        )
+    }
+
+
+def _moved(machine: Machine, first: int, second: int, byte: Byte) -> bool:
+    one, two = machine.works[first], machine.works[second]
+    return one.touches[byte].tenure != two.touches[byte].tenure
+
+
+def races(records: list[r.AnyRecord]) -> set[Pair]:
+    """The races of a recorded program, as pairs of the stacks of their works."""
+    machine = Machine(records)
+    works = machine.works
+    return {(works[a].stack, works[b].stack) for a, b in told(machine, conflicts(machine))}
+
+
+# Latent races
+
+
+def latent(records: list[r.AnyRecord]) -> set[Pair]:
+    """The latent races of a recorded program: stacks of the last use of a block, and of its free.
+
+    The allocator was free to hand the block out at once, to a request of the block's own stream. A
+    use that the next owner's first write would then race with is latent, unless the block went on
+    to a new owner in this run, and either raced, or came too late to.
+    """
+    whole = Machine(records)
+    reported = told(whole, conflicts(whole))
+    found = set()
+    for index, record in enumerate(records):
+        if isinstance(record, r.Free):
+            found |= _left_by(records, index, record, whole, reported)
+    return found
+
+
+def _left_by(
+    records: list[r.AnyRecord], index: int, free: r.Free, whole: Machine, reported: set[Pair]
+) -> set[Pair]:
+    before = Machine(records[:index])
+    block = before.blocks.get(free.block)
+    if block is None or block.stream_ordered or block.record.stream == r.NONE:
+        return set()
+    if block.record.graph != r.NONE:
+        return set()  # G3
+    alloc = block.record
+    owner = before.agents[alloc.stream]
+    last = {w.agent: n for n, w in enumerate(before.works) if free.block in w.block.values()}
+    at_once = _exposed(records[: index + 1], alloc, alloc.stream, free.thread)
+    later = _reuse(records, index, alloc)
+    if later is not None:
+        reuse = records[later]
+        assert isinstance(reuse, r.Alloc)
+        at_once &= _exposed(records[:later], alloc, reuse.stream, reuse.thread)
+    return {
+        (whole.works[work].stack, free.stack)
+        for agent, work in last.items()
+        if agent != owner and work in at_once
+        if not _raced(whole, reported, free.block, agent)
+    }
+
+
+def _exposed(records: list[r.AnyRecord], alloc: r.Alloc, stream: int, thread: int) -> set[int]:
+    """The works that would race if the block were handed out now, and written on `stream`."""
+    again = r.Alloc(
+        -2, alloc.space, alloc.address, alloc.size, stream, thread, r.NONE, alloc.allocator
+    )
+    access = r.Access(alloc.space, alloc.address, alloc.size, (), (), r.Mode.WRITE, "")
+    kind = r.OpKind.KERNEL
+    if stream == r.NONE:
+        stream, kind = thread, r.OpKind.HOST
+    write = r.Operation(-2, int(kind), "next owner", stream, thread, r.NONE, (access,))
+    machine = Machine([*records, again, write])
+    return {a for a, b in conflicts(machine) if b == len(machine.works) - 1}
+
+
+def _reuse(records: list[r.AnyRecord], index: int, block: r.Alloc) -> int | None:
+    """The record that hands bytes of a block out again, if one does."""
+    low, high = block.address, block.address + block.size
+    for later in range(index + 1, len(records)):
+        x = records[later]
+        if not isinstance(x, r.Alloc) or x.space != block.space:
+            continue
+        if x.address < high and low < x.address + x.size:
+            return later
+    return None
+
+
+def _raced(machine: Machine, reported: set[Pair], block: int, agent: int) -> bool:
+    """Whether a use of the block by that agent races with one of a later owner, as reported."""
+    return any(
+        machine.works[first].agent == agent
+        and any(
+            owner == block and machine.works[second].block.get(byte, block) != block
+            for byte, owner in machine.works[first].block.items()
+        )
+        for first, second in reported
+    )

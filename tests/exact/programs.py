@@ -1,0 +1,185 @@
+"""Small random programs: a drawn list of numbers becomes the records of a run.
+
+Up to three streams (legacy default, blocking, non-blocking, one of a second device), two host
+threads and ten works; events that are recorded again, waited for, queried and destroyed; host and
+device synchronisation; blocks of three allocators that are handed out, marked, given up and reused.
+Each call has a line of its own, so that a report names works one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hypothesis import strategies as st
+
+from streamsan.model import records as r
+from tests.unit.builder import Bytes, Trace
+
+MOST_WORKS = 10
+
+Action = tuple[int, int, int, int, int]
+Setup = tuple[tuple[int, int, int], int, int]
+"""Kinds of the streams, number of threads, and how many of the others each work waits for."""
+
+_STREAMS: list[dict[str, Any]] = [
+    {"default": True},
+    {"blocking": True},
+    {},
+    {"device": 1},
+]
+STREAM = st.sampled_from([0, 1, 1, 2, 2, 2, 3])
+SETUP = st.tuples(
+    st.tuples(STREAM, STREAM, STREAM), st.integers(1, 2), st.sampled_from([0, 0, 1, 2, 3])
+)
+ACTION = st.tuples(
+    st.integers(0, 36), st.integers(0, 2), st.integers(0, 1), st.integers(0, 19), st.integers(0, 3)
+)
+PROGRAMS = st.tuples(SETUP, st.lists(ACTION, min_size=12, max_size=30))
+
+BLOCKS: list[tuple[str, int, int, int]] = [  # allocator, space, first byte, bytes
+    ("caching", 0, 8, 4),
+    ("caching", 0, 12, 4),
+    ("caching", 0, 8, 8),
+    ("stream-ordered", 0, 16, 4),
+    ("stream-ordered", 0, 16, 8),
+    ("pinned", r.HOST, 0, 4),
+]
+STATIC = (0, 4)
+"""Bytes that no allocator hands out, of device 0 and of the host alike."""
+
+
+class Program:
+    """Performs a setup and its actions, as far as each makes sense where it stands."""
+
+    def __init__(self, setup: Setup, actions: Sequence[Action], trace: Trace | None = None) -> None:
+        kinds, threads, self.care = setup
+        self.trace = trace if trace is not None else Trace()
+        self.works = 0
+        self.streams = [self._stream(kind) for kind in kinds]
+        self.threads = [self.trace.main]
+        if threads == 2:
+            self.threads.append(self.trace.thread("worker", self.trace.main))
+        self.live: dict[int, int] = {}
+        for action in actions:
+            self._act(*action)
+
+    @property
+    def records(self) -> list[r.AnyRecord]:
+        """The records of the run."""
+        return self.trace.records
+
+    def _stream(self, kind: int) -> int:
+        if kind == 0:
+            return self.trace.default
+        return self.trace.stream(**_STREAMS[kind])
+
+    def _act(self, kind: int, a: int, b: int, place: int, form: int) -> None:
+        trace, stream, thread = self.trace, self.streams[a], self.threads[b % len(self.threads)]
+        other = self.threads[(b + 1) % len(self.threads)]
+        event = 1 + form % 2
+        calls: list[Callable[[], object]] = [
+            lambda: trace.record(event, stream, thread=thread),
+            lambda: trace.record(event, stream, thread=thread),
+            lambda: trace.wait(event, stream, thread=thread),
+            lambda: trace.wait(event, stream, thread=thread),
+            lambda: trace.wait(event, stream, thread=thread),
+            lambda: trace.event_sync(event, thread, query=form > 1),
+            lambda: trace.stream_sync(stream, thread, query=form > 1),
+            lambda: trace.device_sync(form // 2, thread),
+            lambda: trace.hand_over(thread, other, event),
+            lambda: trace.add(r.HostRelease(event, thread)),
+            lambda: trace.add(r.HostAcquire(event, thread)),
+            lambda: trace.add(r.EventDestroy(event, thread)),
+            lambda: trace.add(r.EventDestroy(event, thread)),
+            lambda: self._alloc(place, stream, thread),
+            lambda: self._alloc(place, stream, thread),
+            lambda: self._alloc(place, stream, thread),
+            lambda: self._free(place, thread),
+            lambda: self._free(place, thread),
+            lambda: self._mark(place, stream),
+            lambda: self._join(stream, thread, form),
+            lambda: self._end(joined=form > 1),
+            lambda: self._work(thread, thread, place, form, r.OpKind.HOST),
+            lambda: self._work(thread, thread, place, form, r.OpKind.HOST),
+            lambda: self._work(thread, thread, place, form, r.OpKind.HOST),
+            lambda: self._work(stream, thread, place, form, r.OpKind.GRAPH_LAUNCH, graph=event),
+        ]
+        if kind < len(calls):
+            calls[kind]()
+        else:
+            self._work(stream, thread, place, form, r.OpKind.KERNEL)
+
+    # Memory
+
+    def _alloc(self, place: int, stream: int, thread: int) -> None:
+        """Hand a block out, if no other one lives on its bytes."""
+        which = place % len(BLOCKS)
+        allocator, space, start, size = BLOCKS[which]
+        if not any(self._overlap(which, other) for other in self.live):
+            owner = r.NONE if space == r.HOST else stream
+            self.live[which] = self.trace.alloc(
+                start, start + size, owner, allocator=allocator, space=space, thread=thread
+            )
+
+    def _overlap(self, which: int, other: int) -> bool:
+        _, space, start, size = BLOCKS[which]
+        _, space_2, start_2, size_2 = BLOCKS[other]
+        return space == space_2 and start < start_2 + size_2 and start_2 < start + size
+
+    def _free(self, place: int, thread: int) -> None:
+        """Give one of the live blocks up."""
+        if self.live:
+            which = list(self.live)[place % len(self.live)]
+            self.trace.free(self.live.pop(which), thread=thread)
+
+    def _mark(self, place: int, stream: int) -> None:
+        if self.live:
+            self.trace.mark(list(self.live.values())[place % len(self.live)], stream)
+
+    def _join(self, timeline: int, thread: int, other: int) -> None:
+        """Let a stream, or the thread itself, wait for one of the streams."""
+        source = self.streams[other % len(self.streams)]
+        if timeline == thread:
+            self.trace.stream_sync(source, thread)
+        elif timeline != source:
+            self.trace.record(3, source, thread=thread)
+            self.trace.wait(3, timeline, thread=thread)
+
+    def _end(self, joined: bool) -> None:
+        """End the second thread; the first one may join it."""
+        if len(self.threads) == 2:
+            thread = self.threads.pop()
+            self.trace.add(r.HostRelease(9, thread))
+            self.trace.add(r.ThreadEnd(thread))
+            if joined:
+                self.trace.add(r.HostAcquire(9, self.trace.main))
+
+    # Works
+
+    def _places(self, host: bool) -> list[tuple[int, int, int]]:
+        """Where a work may go: space, first byte, bytes. The host reaches no device block."""
+        places = [(0, *STATIC), (r.HOST, 8, 4)]
+        blocks = [BLOCKS[which][1:] for which in self.live]
+        return places + [block for block in blocks if not host or block[0] == r.HOST]
+
+    def _work(
+        self, timeline: int, thread: int, place: int, form: int, kind: r.OpKind, **more: Any
+    ) -> None:
+        if self.works == MOST_WORKS:
+            return
+        self.works += 1
+        for other in range(self.care):
+            self._join(timeline, thread, other)
+        places = self._places(kind == r.OpKind.HOST)
+        # the newest block first, so that programs mostly use what they allocate
+        space, start, size = places[-1 - place // 4 % len(places)]
+        touched: list[Bytes] = [
+            (start, start + size),
+            (start, start + size // 2),
+            (start + size // 2, start + size),
+            (start, 1, (size // 2,), (2,)),
+        ]
+        mode = ("read", "write", "write", "update")[form]
+        access: dict[str, Any] = {mode: [touched[place % 4]]}
+        self.trace.op(timeline, thread=thread, kind=kind, space=space, **access, **more)

@@ -1,0 +1,104 @@
+"""The virtual GPU against all executions: no schedule of it does what the rules do not allow."""
+
+from __future__ import annotations
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from streamsan.model import records as r
+from tests.exact.driven import DrivenTrace
+from tests.exact.examples import examples, listing
+from tests.exact.machine import Byte, Machine
+from tests.exact.oracle import Pair, Pairs, conflicts
+from tests.exact.programs import PROGRAMS, Action, Program, Setup
+from tests.exact.values import outcomes
+
+Drawn = tuple[Setup, list[Action]]
+SCHEDULES = st.sampled_from(["late", "hold:default", *(f"random:{seed}" for seed in range(30))])
+
+MOST_WORKS = 12
+"""Works of a program whose executions are all carried out with their values."""
+
+
+def driven(drawn: Drawn, schedule: str) -> DrivenTrace:
+    trace = DrivenTrace(schedule)
+    Program(*drawn, trace=trace)
+    trace.finish()
+    return trace
+
+
+@examples(300)
+@given(PROGRAMS, SCHEDULES)
+def test_a_program_without_races_gives_the_serial_result(drawn: Drawn, schedule: str) -> None:
+    trace = driven(drawn, schedule)
+    if not conflicts(Machine(trace.records)):
+        serial = driven(drawn, "program").result()
+        assert trace.result() == serial, listing(trace.records)
+
+
+@examples(200)
+@given(PROGRAMS, SCHEDULES)
+def test_what_comes_out_is_what_some_execution_gives(drawn: Drawn, schedule: str) -> None:
+    trace = driven(drawn, schedule)
+    machine = Machine(trace.records, reuse=True)
+    assume(len(machine.works) <= MOST_WORKS)
+    assert trace.outcome() in outcomes(machine), listing(trace.records)
+
+
+@examples(200)
+@given(PROGRAMS)
+def test_a_race_shows_in_some_execution_and_nothing_else_does(drawn: Drawn) -> None:
+    trace = driven(drawn, "program")
+    machine = Machine(trace.records, reuse=True)
+    assume(len(machine.works) <= MOST_WORKS)
+    pairs, results = conflicts(Machine(trace.records)), outcomes(machine)
+    assert trace.outcome() in results
+    if any(_visible(machine, pair, touched) for pair, touched in pairs.items()):
+        assert len(results) > 1, listing(trace.records)
+    if not pairs:
+        assert len(results) == 1, listing(trace.records)
+
+
+def _visible(machine: Machine, pair: Pair, touched: set[Byte]) -> bool:
+    """Whether the order of two works must show: in what one reads, or in what stays at the end."""
+    return any(
+        (machine.works[pair[0]].touches[byte].mode | machine.works[pair[1]].touches[byte].mode)
+        & r.Mode.READ
+        or not any(byte in w.touches for n, w in enumerate(machine.works) if n not in pair)
+        for byte in touched
+    )
+
+
+def test_the_outcomes_of_a_race_are_reached_by_schedules() -> None:
+    """Two unordered updates of one byte: the schedules give both results that there are."""
+    found = set()
+    for schedule in ("program", *(f"random:{seed}" for seed in range(40))):
+        trace = DrivenTrace(schedule)
+        for stream in (trace.stream(line=1), trace.stream(line=2)):
+            trace.op(stream, update=[(0, 1)], line=10 + stream)
+        trace.finish()
+        found.add(trace.outcome())
+    assert found == outcomes(Machine(trace.records))
+    assert len(found) == 2
+
+
+def test_waiting_for_the_legacy_stream_waits_for_blocking_streams() -> None:
+    """Rule D1: such a wait is an operation of the stream, though it has no work of its own."""
+    for query in (False, True):
+        trace = DrivenTrace("late")
+        blocking = trace.stream(blocking=True)
+        trace.op(blocking, write=[(0, 4)], line=10)
+        trace.stream_sync(trace.default, query=query)
+        trace.op(trace.main, kind=r.OpKind.HOST, read=[(0, 4)], line=11)
+        trace.finish()
+        assert trace.races() == []
+        assert {trace.outcome()} == outcomes(Machine(trace.records))
+
+
+def test_conflicts_name_the_bytes_they_are_on() -> None:
+    trace = DrivenTrace("program")
+    side = trace.stream()
+    trace.op(trace.default, write=[(0, 3)])
+    trace.op(side, read=[(2, 4)])
+    pairs: Pairs = conflicts(Machine(trace.records))
+    assert pairs == {(0, 1): {(0, 2)}}

@@ -1,0 +1,1 @@
+"""Inputs that mean harm, and programs that go on for ever: nothing breaks, nothing grows."""
