@@ -16,6 +16,7 @@ import argparse
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -185,6 +186,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 1
     command = shlex.split(options.command) + shlex.split(options.extra)
+    if shutil.which(command[0]) is None:
+        print(f"there is no command {command[0]!r} here: name another one with --command")
+        return 1
     cases = [case for case in cases if case.devices <= options.devices]
     cases = [case for case in cases if case.only in ("", _device(command))]
     runner = command_runner(command, options.timeout, options.traces)

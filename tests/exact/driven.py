@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 from streamsan.model import records as r
@@ -16,15 +17,19 @@ from tests.unit.builder import Bytes, Trace
 
 
 class _Watcher(Nobody):
-    """Hands the machine's records to the trace, with the line and thread that it is at."""
+    """Hands the machine's records to the trace, with the line and thread that it is at.
+
+    Events outlive neither: until they end they hold the observer that is to be told, which for that
+    reason does not hold the trace.
+    """
 
     def __init__(self, trace: DrivenTrace) -> None:
         super().__init__()
-        self._trace = trace
+        self._trace, self._records = weakref.ref(trace), trace.records
         self.at = self.by = r.NONE
 
     def emit(self, record: r.AnyRecord) -> None:
-        self._trace.records.append(record)
+        self._records.append(record)
 
     def stack(self) -> int:
         return self.at
@@ -33,14 +38,18 @@ class _Watcher(Nobody):
         return self.by
 
     def stream(self, device: int, handle: int, *, blocking: bool, default: bool, name: str) -> int:
-        return self._trace.new_timeline(device, handle, blocking, default, name)
+        trace = self._trace()
+        assert trace is not None
+        return trace.new_timeline(device, handle, blocking, default, name)
 
 
 class DrivenTrace(Trace):
-    """A trace of the virtual machine under a schedule. Blocks are those of its own allocators."""
+    """A trace of the virtual machine under a schedule. Blocks are those of its own allocators;
+    `allocator` is that of its devices.
+    """
 
-    def __init__(self, schedule: str) -> None:
-        self._schedule = schedule
+    def __init__(self, schedule: str, allocator: str = "caching") -> None:
+        self._schedule, self._allocator = schedule, allocator
         self._gpu: Gpu | None = None
         self._streams: dict[int, Stream] = {}
         self._events: dict[int, Event] = {}
@@ -66,7 +75,7 @@ class DrivenTrace(Trace):
         if self._gpu is None:
             self._watcher = _Watcher(self)
             self._watcher.by = self.main
-            self._gpu = Gpu(self._watcher, parse(self._schedule), 2, 64 << 20)
+            self._gpu = Gpu(self._watcher, parse(self._schedule), 2, 64 << 20, self._allocator)
         return self._gpu
 
     def stream(self, *_: Any, **kind: Any) -> int:

@@ -48,28 +48,36 @@ class Work(NamedTuple):
 
 
 class Block:
-    """A block while it lives: its record, and the streams that the allocator was told of."""
+    """A block while it lives: its record, the streams that the allocator was told of, and the
+    threads that asked for it or for work on it.
+    """
 
     def __init__(self, record: r.Alloc) -> None:
         self.record = record
         self.marks: set[int] = set()
+        self.threads = {record.thread}
         self.bytes = [
             (record.space, at) for at in range(record.address, record.address + record.size)
         ]
         self.stream_ordered = record.allocator == "stream-ordered"
+        arena, _, policy = record.allocator.partition(":")
+        self.policy = policy if arena == "bfc" else ""
 
 
 class Tenure:
     """One ownership of a byte. `over` is where the memory may change hands (None: never told).
 
     For a block that a stream-ordered allocator took back, `released` is that point of its stream,
-    and order alone decides: nothing of this tenure is compared with the next (M4).
+    and order alone decides: nothing of this tenure is compared with the next (M4). `frontier` is
+    what streams other than the owner come after as well (M6).
     """
 
     def __init__(self, block: int) -> None:
         self.block = block
         self.over: tuple[Point, ...] | None = ()
         self.released: Point | None = None
+        self.owner = r.NONE
+        self.frontier: tuple[Point, ...] = ()
 
 
 class Machine:
@@ -104,6 +112,10 @@ class Machine:
             self.agents[timeline] = len(self.steps)
             self.steps.append([])
         return self.agents[timeline]
+
+    def is_stream(self, timeline: int) -> bool:
+        """Whether a timeline is a stream, not a thread."""
+        return timeline in self._streams
 
     def here(self, timeline: int) -> Point:
         """The point after all steps that the timeline has so far."""
@@ -147,6 +159,9 @@ class Machine:
 
     def _operation(self, x: r.Operation) -> None:
         work = self._work(x.timeline, x.stack, x.accesses)
+        for block in self.works[work].block.values():
+            if block in self.blocks:
+                self.blocks[block].threads.add(x.thread)
         if x.kind == r.OpKind.HOST:
             self._perform(x.timeline, [], work)
         elif x.kind == r.OpKind.GRAPH_LAUNCH:  # G4
@@ -209,6 +224,9 @@ class Machine:
     def _alloc(self, x: r.Alloc) -> None:
         block = self.blocks[x.block] = Block(x)
         former = {id(t): t for byte in block.bytes for t in self._tenures(byte)[-1:]}
+        for tenure in former.values():
+            if tenure.over is not None and tenure.owner != x.stream:
+                tenure.over += tenure.frontier
         for byte in block.bytes:
             self.tenures[byte].append(Tenure(x.block))
         if block.stream_ordered:  # M4
@@ -232,16 +250,30 @@ class Machine:
         if block is None:
             return
         marked = [self.here(stream) for stream in sorted(block.marks)]
+        # T1: each thread has given its reference up by now.
+        held = [self.here(thread) for thread in sorted(block.threads - {x.thread})]
         if block.stream_ordered:  # M4
-            stream = block.record.stream
-            point = self._enqueue(stream, x.thread, marked, self._whole(block, stream, x.stack))
+            stream, whole = block.record.stream, self._whole(block, block.record.stream, x.stack)
+            point = self._enqueue(stream, x.thread, [*held, *marked], whole)
             for byte in block.bytes:
                 self.tenures[byte][-1].over = None
                 self.tenures[byte][-1].released = point
-        else:  # M2, M5
-            over = (self._perform(x.thread, []), *marked)
-            for byte in block.bytes:
-                self.tenures[byte][-1].over = over
+        else:
+            over = (self._perform(x.thread, []), *held)
+            self._hand_back(block, over, tuple(marked))
+
+    def _hand_back(self, block: Block, over: tuple[Point, ...], marked: tuple[Point, ...]) -> None:
+        """M2, M5, M6: an arena knows no marks; with `frontier`, nobody owns a marked block."""
+        frontier: tuple[Point, ...] = ()
+        if block.policy == "frontier":
+            device = block.record.space
+            own = [s.timeline for s in self._streams.values() if s.device == device]
+            frontier = tuple(self.here(stream) for stream in own)
+        for byte in block.bytes:
+            tenure = self.tenures[byte][-1]
+            tenure.over = over if block.policy else over + marked
+            tenure.owner = r.NONE if marked else block.record.stream
+            tenure.frontier = frontier
 
 
 def addresses(access: r.Access) -> set[int]:

@@ -123,7 +123,8 @@ def _left_by(
     alloc = block.record
     owner = before.agents[alloc.stream]
     last = {w.agent: n for n, w in enumerate(before.works) if free.block in w.block.values()}
-    at_once = _exposed(records[: index + 1], alloc, alloc.stream, free.thread)
+    waits = _waits(before, free) if block.policy == "event" else []
+    at_once = _exposed([*records[: index + 1], *waits], alloc, alloc.stream, free.thread)
     later = _reuse(records, index, alloc)
     if later is not None:
         reuse = records[later]
@@ -135,6 +136,21 @@ def _left_by(
         if agent != owner and work in at_once
         if not _raced(whole, reported, free.block, agent)
     }
+
+
+def _waits(before: Machine, free: r.Free) -> list[r.AnyRecord]:
+    """M6, `event`: what lets the next owner, the block's own stream, wait for its users."""
+    agents = {work.agent for work in before.works if free.block in work.block.values()}
+    owner = before.blocks[free.block].record.stream
+    return [
+        record
+        for timeline, agent in before.agents.items()
+        if agent in agents and before.is_stream(timeline)
+        for record in (
+            r.EventRecord(-3, timeline, free.thread, r.NONE),
+            r.EventWait(-3, owner, free.thread, r.NONE),
+        )
+    ]
 
 
 def _exposed(records: list[r.AnyRecord], alloc: r.Alloc, stream: int, thread: int) -> set[int]:

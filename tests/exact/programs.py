@@ -2,7 +2,8 @@
 
 Up to three streams (legacy default, blocking, non-blocking, one of a second device), two host
 threads and ten works; events that are recorded again, waited for, queried and destroyed; host and
-device synchronisation; blocks of three allocators that are handed out, marked, given up and reused.
+device synchronisation; blocks of three allocators that are handed out, marked, given up and reused,
+one of which may be an arena with any of its policies.
 Each call has a line of its own, so that a report names works one by one.
 """
 
@@ -14,6 +15,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from streamsan.model import records as r
+from tests.exact.arena import Arena
 from tests.unit.builder import Bytes, Trace
 
 MOST_WORKS = 10
@@ -45,6 +47,9 @@ BLOCKS: list[tuple[str, int, int, int]] = [  # allocator, space, first byte, byt
     ("stream-ordered", 0, 16, 8),
     ("pinned", r.HOST, 0, 4),
 ]
+ARENAS = st.sampled_from(["caching", "bfc:async", "bfc:host-sync", "bfc:frontier", "bfc:event"])
+"""What may stand in for the caching allocator."""
+
 STATIC = (0, 4)
 """Bytes that no allocator hands out, of device 0 and of the host alike."""
 
@@ -52,8 +57,15 @@ STATIC = (0, 4)
 class Program:
     """Performs a setup and its actions, as far as each makes sense where it stands."""
 
-    def __init__(self, setup: Setup, actions: Sequence[Action], trace: Trace | None = None) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        actions: Sequence[Action],
+        trace: Trace | None = None,
+        arena: str = "caching",
+    ) -> None:
         kinds, threads, self.care = setup
+        self.arena = Arena(arena)
         self.trace = trace if trace is not None else Trace()
         self.works = 0
         self.streams = [self._stream(kind) for kind in kinds]
@@ -118,6 +130,10 @@ class Program:
         allocator, space, start, size = BLOCKS[which]
         if not any(self._overlap(which, other) for other in self.live):
             owner = r.NONE if space == r.HOST else stream
+            if allocator == "caching":
+                allocator = self.arena.name
+                former = [other for other in self.arena.events if self._overlap(which, other)]
+                self.arena.take(self.trace, former, which, stream, thread)
             self.live[which] = self.trace.alloc(
                 start, start + size, owner, allocator=allocator, space=space, thread=thread
             )
@@ -131,6 +147,8 @@ class Program:
         """Give one of the live blocks up."""
         if self.live:
             which = list(self.live)[place % len(self.live)]
+            if BLOCKS[which][0] == "caching":
+                self.arena.give_back(self.trace, which, thread)
             self.trace.free(self.live.pop(which), thread=thread)
 
     def _mark(self, place: int, stream: int) -> None:
@@ -182,4 +200,8 @@ class Program:
         ]
         mode = ("read", "write", "write", "update")[form]
         access: dict[str, Any] = {mode: [touched[place % 4]]}
+        if timeline in self.streams:
+            for which in self.live:
+                if BLOCKS[which][1] == space and BLOCKS[which][2] == start:
+                    self.arena.use(which, timeline)
         self.trace.op(timeline, thread=thread, kind=kind, space=space, **access, **more)

@@ -18,7 +18,7 @@ from tests.exact.examples import examples, listing
 from tests.exact.executions import neighbours
 from tests.exact.machine import Machine
 from tests.exact.oracle import latent, races
-from tests.exact.programs import PROGRAMS, Action, Program, Setup
+from tests.exact.programs import ARENAS, PROGRAMS, Action, Program, Setup
 from tests.unit.oracle import Oracle
 
 FORGETS = [
@@ -31,28 +31,30 @@ Drawn = tuple[Setup, list[Action]]
 
 
 @examples(500)
-@given(PROGRAMS)
-def test_races_are_the_pairs_that_can_run_in_either_order(drawn: Drawn) -> None:
-    program = Program(*drawn)
+@given(PROGRAMS, ARENAS)
+def test_races_are_the_pairs_that_can_run_in_either_order(drawn: Drawn, arena: str) -> None:
+    program = Program(*drawn, arena=arena)
     told = program.trace.races()
     assert len(told) == len(set(told))
     assert set(told) == races(program.records), listing(program.records)
 
 
 @examples(300)
-@given(PROGRAMS)
-def test_races_stay_when_all_is_forgotten_that_can_be(drawn: Drawn) -> None:
+@given(PROGRAMS, ARENAS)
+def test_races_stay_when_all_is_forgotten_that_can_be(drawn: Drawn, arena: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         for module, threshold in FORGETS:
             patch.setattr(module, threshold, 1)
-        program = Program(*drawn)
+        program = Program(*drawn, arena=arena)
         assert set(program.trace.races()) == races(program.records), listing(program.records)
 
 
 @examples(500)
-@given(PROGRAMS)
-def test_latent_races_are_those_that_another_allocation_would_bring(drawn: Drawn) -> None:
-    program = Program(*drawn)
+@given(PROGRAMS, ARENAS)
+def test_latent_races_are_those_that_another_allocation_would_bring(
+    drawn: Drawn, arena: str
+) -> None:
+    program = Program(*drawn, arena=arena)
     told = program.trace.latent()
     assert len(told) == len(set(told))
     assert set(told) == latent(program.records), listing(program.records)

@@ -100,3 +100,33 @@ def test_pieces_tell_latent_races_of_one_free_in_the_order_of_the_whole() -> Non
     t.free(heavy, line=30)
     assert t.latent() == [(24, 30), (25, 30)]
     assert as_json(in_pieces(t.records, 2)) == as_json(whole(t.records))
+
+
+@pytest.mark.parametrize("other", [False, True])
+def test_a_stream_that_waits_for_the_frontier_leaves_no_latent_race(other: bool) -> None:
+    """Rule M6, `frontier`: the last owner takes the bytes at once, another stream behind all."""
+    t = Trace()
+    owner, user, following = (t.stream(line=line) for line in (1, 2, 3))
+    block = t.alloc(*X, owner, allocator="bfc:frontier", line=4)
+    t.op(user, read=[X], line=5)
+    t.free(block, line=20)
+    assert t.latent() == [(5, 20)]
+    t.alloc(*X, following if other else owner, allocator="bfc:frontier", line=21)
+    assert t.latent() == ([] if other else [(5, 20)])
+    assert set(t.latent()) == latent(t.records)
+
+
+def test_a_frontier_comes_after_what_every_user_of_the_block_has_waited_for() -> None:
+    """Rules M6 and T1: a thread that used the block had given it up before the last one did."""
+    t = Trace()
+    user, far = t.stream(line=1), t.stream(device=1, line=2)
+    worker = t.thread("worker", t.main)
+    block = t.alloc(*X, user, allocator="bfc:frontier", line=3)
+    t.op(far, read=[X], thread=worker, line=5)
+    t.stream_sync(far, worker)
+    t.mark(block, user)
+    t.free(block, line=20)
+    t.alloc(*X, t.default, allocator="bfc:frontier", line=21)
+    t.op(t.default, write=[X], line=22)
+    assert t.races() == []
+    assert races(t.records) == set()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -9,8 +12,8 @@ from streamsan.model import records as r
 from tests.exact.driven import DrivenTrace
 from tests.exact.examples import examples, listing
 from tests.exact.machine import Byte, Machine
-from tests.exact.oracle import Pair, Pairs, conflicts
-from tests.exact.programs import PROGRAMS, Action, Program, Setup
+from tests.exact.oracle import Pair, Pairs, conflicts, races
+from tests.exact.programs import ARENAS, PROGRAMS, Action, Program, Setup
 from tests.exact.values import outcomes
 
 Drawn = tuple[Setup, list[Action]]
@@ -20,26 +23,31 @@ MOST_WORKS = 12
 """Works of a program whose executions are all carried out with their values."""
 
 
-def driven(drawn: Drawn, schedule: str) -> DrivenTrace:
-    trace = DrivenTrace(schedule)
+def driven(drawn: Drawn, schedule: str, allocator: str = "caching") -> DrivenTrace:
+    trace = DrivenTrace(schedule, allocator)
     Program(*drawn, trace=trace)
     trace.finish()
     return trace
 
 
 @examples(300)
-@given(PROGRAMS, SCHEDULES)
-def test_a_program_without_races_gives_the_serial_result(drawn: Drawn, schedule: str) -> None:
-    trace = driven(drawn, schedule)
+@given(PROGRAMS, SCHEDULES, ARENAS)
+def test_a_program_without_races_gives_the_serial_result(
+    drawn: Drawn, schedule: str, allocator: str
+) -> None:
+    trace = driven(drawn, schedule, allocator)
+    assert set(trace.races()) == races(trace.records), listing(trace.records)
     if not conflicts(Machine(trace.records)):
-        serial = driven(drawn, "program").result()
+        serial = driven(drawn, "program", allocator).result()
         assert trace.result() == serial, listing(trace.records)
 
 
 @examples(200)
-@given(PROGRAMS, SCHEDULES)
-def test_what_comes_out_is_what_some_execution_gives(drawn: Drawn, schedule: str) -> None:
-    trace = driven(drawn, schedule)
+@given(PROGRAMS, SCHEDULES, ARENAS)
+def test_what_comes_out_is_what_some_execution_gives(
+    drawn: Drawn, schedule: str, allocator: str
+) -> None:
+    trace = driven(drawn, schedule, allocator)
     machine = Machine(trace.records, reuse=True)
     assume(len(machine.works) <= MOST_WORKS)
     assert trace.outcome() in outcomes(machine), listing(trace.records)
@@ -93,6 +101,16 @@ def test_waiting_for_the_legacy_stream_waits_for_blocking_streams() -> None:
         trace.finish()
         assert trace.races() == []
         assert {trace.outcome()} == outcomes(Machine(trace.records))
+
+
+def test_a_machine_is_gone_with_its_trace() -> None:
+    """A long run makes tens of thousands in one process, and addresses are not without an end."""
+    actions = [(kind, kind % 3, 0, 3, 1) for kind in range(37)]
+    trace = driven((((0, 1, 2), 2, 1), actions), "late")
+    gpu = weakref.ref(trace.gpu)
+    del trace
+    gc.collect()
+    assert gpu() is None
 
 
 def test_conflicts_name_the_bytes_they_are_on() -> None:

@@ -256,18 +256,18 @@ def test_stream_ordered_pool_is_trimmed() -> None:
 
 
 def test_quarantine_holds_a_block_back_until_its_poison_is_over() -> None:
-    streams = FakeStreams()
+    streams, size = FakeStreams(), 10 * MIB  # a segment for each block: there is no other free one
     allocator = make_allocator("quarantine", FakeDriver(64 * MIB, streams), streams, 64 * MIB)
-    block = allocator.allocate(4096, 0)
+    block = allocator.allocate(size, 0)
     address = block.address
     streams.work(1)
     allocator.free(block)
-    assert [entry[:3] for entry in streams.fills] == [(address, 4096, (0, 1))]
-    assert allocator.allocate(4096, 0).address != address
+    assert [entry[:3] for entry in streams.fills] == [(address, size, (0, 1))]
+    assert allocator.allocate(size, 0).address != address
     streams.finish(0, 1)
-    assert allocator.allocate(4096, 0).address != address  # stream 1 may still use it
+    assert allocator.allocate(size, 0).address != address  # stream 1 may still use it
     streams.finish(1, 1)
-    assert allocator.allocate(4096, 0).address == address
+    assert allocator.allocate(size, 0).address == address
 
 
 # -- all of them ----------------------------------------------------------------------------------

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from streamsan.model import records as r
-from streamsan.record._cuda_memory import Blocks
+from streamsan.record._cuda_memory import Blocks, has_bytes
 from streamsan.record._cuda_streams import GraphCapture, Streams
 from streamsan.record._observer import Observer
 
@@ -45,6 +47,29 @@ def observer(seen: list[r.AnyRecord]) -> Iterator[Observer]:
 
 def of(kind: type[r.Record], seen: list[r.AnyRecord]) -> list[r.AnyRecord]:
     return [record for record in seen if isinstance(record, kind)]
+
+
+class Wrapper(torch.Tensor):
+    """A tensor without memory of its own, as distributed tensors are."""
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise NotImplementedError
+
+
+class Named(torch.Tensor):
+    """A tensor of a class of the program's."""
+
+
+def test_tensors_that_wrap_others_or_are_fake_have_no_bytes() -> None:
+    wrapper = torch.Tensor._make_wrapper_subclass(Wrapper, (4,), dtype=torch.float32)
+    with FakeTensorMode():
+        fake = torch.ones(4)
+    assert not has_bytes(wrapper)
+    assert not has_bytes(fake)
+    for plain in (torch.ones(4), torch.nn.Parameter(torch.ones(4)), torch.nn.Buffer(torch.ones(4))):
+        assert has_bytes(plain)
+    assert has_bytes(torch.ones(4).as_subclass(Named))
 
 
 @pytest.mark.usefixtures("driver")

@@ -42,6 +42,23 @@ def test_m2_a_marked_or_joined_block_is_safe(repair: str) -> None:
     assert (t.races(), t.latent()) == ([], [])
 
 
+@pytest.mark.parametrize("allocator", ["caching", "bfc:async", "stream-ordered", "quarantine"])
+@pytest.mark.parametrize("waits", [True, False])
+def test_t1_each_thread_gives_its_reference_up_before_the_last(waits: bool, allocator: str) -> None:
+    t = Trace()
+    side, user = t.stream(), t.thread("user", parent=t.main)
+    block = t.alloc(*X, allocator=allocator)
+    t.wait_stream(side, t.default)
+    t.op(side, write=[X], line=10, thread=user)
+    t.op(side, read=[X], line=11)  # enqueued by the thread that frees it later
+    if waits:
+        t.stream_sync(side, thread=user)
+    t.free(block, line=12)
+    t.alloc(*X, line=13, allocator=allocator)
+    t.op(t.default, write=[X], line=14)
+    assert bool(t.races()) != waits
+
+
 def test_m2_covers_work_up_to_the_free_only() -> None:
     t = Trace()
     side = t.stream()

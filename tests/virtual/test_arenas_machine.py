@@ -118,18 +118,19 @@ def test_m4_the_driver_orders_another_stream_after_the_free() -> None:
 
 def test_quarantine_poisons_behind_the_owners_work() -> None:
     gpu, default, _ = machine("quarantine")
-    live = gpu.allocate(0, 512, default)
+    size = 10 << 20  # a segment for each block: there is no other free one
+    live = gpu.allocate(0, size, default)
     address = live.block.address
 
     def write() -> None:
-        ctypes.memset(address, 0, 512)
+        ctypes.memset(address, 0, size)
 
     gpu.submit(default, write)
     gpu.drop(live)
-    assert gpu.allocate(0, 512, default).block.address != address
+    assert gpu.allocate(0, size, default).block.address != address
     gpu.sync_stream(default)
-    assert ctypes.string_at(address, 512) == b"\xff" * 512
-    assert gpu.allocate(0, 512, default).block.address == address
+    assert ctypes.string_at(address, size) == b"\xff" * size
+    assert gpu.allocate(0, size, default).block.address == address
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -327,6 +327,41 @@ def test_function_transforms(device: str) -> Any:
 
 
 @same_as_cpu
+def test_transforms_run_backward_on_the_streams_of_the_forward_pass(device: str) -> Any:
+    """A1 to A4 hold under transforms as well: nothing here joins the side stream."""
+    from torch.func import grad, jacrev, vjp, vmap
+
+    side = torch.cuda.Stream(device) if device != "cpu" else None
+    x, rows = _random(device, 3), _random(device, 2, 3, seed=2)
+    leaf, eye = _random(device, 3, seed=4).requires_grad_(), torch.eye(3, device=device)
+    if side is not None:
+        side.wait_stream(torch.cuda.current_stream())
+
+    def wave(t: Any) -> Any:
+        with torch.cuda.stream(side):
+            y = t.sin()
+            return y.cos() * y
+
+    def total(t: Any) -> Any:
+        return wave(t).sum()
+
+    def twice(t: Any) -> Any:
+        return grad(total)(t).square().sum()
+
+    middle = wave(leaf)
+    return [
+        grad(total)(x),
+        grad(twice)(x),
+        jacrev(wave)(x),
+        vjp(wave, x)[1](eye[0]),
+        vmap(grad(total))(rows),
+        vmap(lambda v: torch.autograd.grad(middle, leaf, v, retain_graph=True))(eye),
+        torch.autograd.grad(middle, leaf, eye, is_grads_batched=True),
+        torch.autograd.functional.jacobian(wave, x, vectorize=True),
+    ]
+
+
+@same_as_cpu
 def test_many_small_graphs(device: str) -> Any:
     weight = _random(device, 4, 4).requires_grad_()
     state = torch.zeros(4, device=device)

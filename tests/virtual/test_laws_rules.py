@@ -22,7 +22,7 @@ OUTSIDE = {p: tree for p, tree in SOURCES.items() if PACKAGE / "order" not in p.
 SEVERAL = {
     "E4": 2,  # a query of an event, and of a stream
     "H3": 2,  # whose order it is: of a stream's synchronisation, and of a device's
-    "T1": 3,  # start of a thread, release, acquire
+    "T1": 4,  # start of a thread, release, acquire, the last reference to a block
     "T2": 2,  # the same two for the threads of a backward pass
     "D1": 2,  # which streams are paired, and what an operation waits for
 }

@@ -47,6 +47,8 @@ class CachingAllocator:
 
     name = "caching"
     watches_uses = False
+    looks_first = True
+    """Whether each request begins with a look at which blocks are free again."""
 
     def __init__(self, driver: Driver, events: Events, capacity: int) -> None:
         self.capacity = capacity
@@ -70,7 +72,7 @@ class CachingAllocator:
             raise ValueError(f"cannot allocate {size} bytes")
         if pool and pool not in self._pool_users:
             self.retain_pool(pool)
-        if self._waiting and not self._captures:
+        if self._waiting and self.looks_first and not self._captures:
             self._poll()
         rounded = round_up(size, MIN_BLOCK)
         small = rounded <= SMALL_REQUEST
@@ -253,11 +255,16 @@ class CachingAllocator:
     def _poll(self) -> None:
         """File the blocks whose events are done.
 
-        Events of a stream finish in order, so the first one not done ends the look at it.
+        Events of a stream finish in order, so the first one not done ends the look at it, and the
+        last one done tells of all.
         """
+        done = self._events.done
         for stream, queue in list(self._waiting.items()):
-            while queue and self._events.done(queue[0][0]):
+            if done(queue[0][0]):
                 self._passed(queue.popleft()[1])
+                over = bool(queue) and done(queue[-1][0])
+                while queue and (over or done(queue[0][0])):
+                    self._passed(queue.popleft()[1])
             if not queue:
                 del self._waiting[stream]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamsan.allocator.caching import CachingAllocator
+from streamsan.allocator.caching import SMALL_REQUEST, CachingAllocator
 from streamsan.allocator.contract import Block, CaptureRefused, Driver, Streams
 
 
@@ -16,6 +16,7 @@ class QuarantineAllocator(CachingAllocator):
     """
 
     name = "quarantine"
+    looks_first = False
 
     def __init__(self, driver: Driver, streams: Streams, capacity: int) -> None:
         super().__init__(driver, streams, capacity)
@@ -24,6 +25,12 @@ class QuarantineAllocator(CachingAllocator):
     def retain_pool(self, pool: int) -> None:
         """Raise CaptureRefused: a fill in the middle of a capture would be captured."""
         raise CaptureRefused(self.name)
+
+    def _new_segment(self, size: int, rounded: int, stream: int, pool: int) -> Block:
+        """Only where no free block serves is it worth to ask how far the device has come."""
+        self._poll()
+        found = self._free_list(stream, pool, rounded <= SMALL_REQUEST).take(rounded)
+        return found or super()._new_segment(size, rounded, stream, pool)
 
     def _give_up(self, block: Block) -> None:
         owner, streams = block.stream, self._streams

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from streamsan.autograd.engine import install
-from streamsan.autograd.policy import TORCH, parse_policy
+from streamsan.autograd.policy import TORCH, Policy, parse_policy
 
 
 def backward(
@@ -18,9 +18,11 @@ def backward(
     grad_variables: Any = None,
     inputs: Any = None,
     *,
-    policy: str = TORCH.name,
+    policy: str | Policy = TORCH,
 ) -> None:
     """``torch.autograd.backward`` under an engine policy, on a real GPU, a virtual one or none.
+
+    `policy` is the name of one of `POLICIES`, or a `Policy`.
 
     Raises what torch raises, and UsageError for an unknown policy, or one that a CUDA graph that
     is being captured cannot hold.
@@ -42,7 +44,7 @@ def grad(
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
     *,
-    policy: str = TORCH.name,
+    policy: str | Policy = TORCH,
 ) -> Any:
     """``torch.autograd.grad`` under an engine policy; raises as `backward` does."""
     with install().under(parse_policy(policy)):

@@ -23,7 +23,6 @@ from streamsan.autograd.placed import Placed
 from streamsan.autograd.plan import Plan, collected, wanted
 from streamsan.autograd.policy import POLICIES, TORCH, Policy
 from streamsan.autograd.site import call_site
-from streamsan.autograd.unseen import transforming
 from streamsan.errors import UsageError
 
 
@@ -65,7 +64,7 @@ class Engine(torch._C._ImperativeEngine):
 
         Raises what it raises, and UsageError where a CUDA graph cannot capture the policy's waits.
         """
-        work = None if transforming() else self._pass(roots, args)
+        work = self._pass(roots, args)
         if work is None:
             return super().run_backward(roots, *args, **kwargs)
         first = [node.register_prehook(self._begun(work)) for (node, _), _ in work.call.roots]

@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
+from streamsan.autograd.leaves import accumulator
 from streamsan.autograd.machine import Event, Machine, Stream, Streams
 from streamsan.autograd.plan import Mark, Plan, collected
 from streamsan.autograd.policy import CALLER, Policy
-from streamsan.autograd.unseen import Unseen
 
 Node = Any
 Slot = tuple[Node, int]
@@ -66,13 +66,6 @@ def slot_of(root: Any) -> Slot | None:
         return root.grad_fn, root.output_nr
     node = accumulator(root) if root.requires_grad else None
     return None if node is None else (node, 0)
-
-
-def accumulator(leaf: torch.Tensor) -> Node | None:
-    """The node that accumulates the gradient of a leaf; None for what a transform has left over."""
-    with Unseen(), torch.enable_grad():
-        view = leaf.view_as(leaf)
-    return None if view.grad_fn is None else view.grad_fn.next_functions[0][0]
 
 
 @dataclass

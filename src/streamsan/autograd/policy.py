@@ -59,8 +59,10 @@ TORCH = POLICIES["torch-2.8"]
 """What the torch that is installed does."""
 
 
-def parse_policy(name: str) -> Policy:
-    """The policy called `name`. Raises UsageError."""
-    if name not in POLICIES:
+def parse_policy(name: str | Policy) -> Policy:
+    """The policy called `name`, or the one given. Raises UsageError."""
+    if isinstance(name, Policy):
+        return name
+    if not isinstance(name, str) or name not in POLICIES:
         raise UsageError(f"there is no engine policy {name!r}: choose from {', '.join(POLICIES)}")
     return POLICIES[name]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+
+_NOTHING: AbstractContextManager[object] = nullcontext()
 
 
 class Unseen:
@@ -31,6 +35,8 @@ class Unseen:
         del guards, guard
 
 
-def transforming() -> bool:
-    """Whether a transform of torch.func is at work, whose tensors have no nodes for us."""
-    return torch._C._functorch.peek_interpreter_stack() is not None
+def untransformed() -> AbstractContextManager[object]:
+    """A context in which no transform of torch.func is at work: tensors are what they are."""
+    if torch._C._functorch.peek_interpreter_stack() is None:
+        return _NOTHING
+    return temporarily_clear_interpreter_stack()

@@ -18,7 +18,8 @@ class Block:
     (NONE: the framework's). `latent` maps timelines whose last use was not safe at the free to the
     finding and that use's epoch; `reused` says that the bytes have been handed out again.
     `released` is the clock of a free that is work of a stream (rule M4), `frontier` that of all
-    streams at a free after which other streams come (rule M6).
+    streams at a free after which other streams come (rule M6). `threads` asked for the block, or
+    for work that used it.
     """
 
     __slots__ = (
@@ -37,6 +38,7 @@ class Block:
         "stack",
         "start",
         "stream",
+        "threads",
     )
 
     def __init__(self, record: Alloc) -> None:
@@ -47,6 +49,7 @@ class Block:
         self.freed = self.reused = False
         self.free_stack = NONE
         self.recorded: dict[int, int] = {}
+        self.threads = {record.thread}
         self.latent: dict[int, tuple[LatentGroup, int]] = {}
         self.released: Clock | None = None
         self.frontier: Clock | None = None

@@ -51,7 +51,8 @@ def nearest_edge(order: Order, timeline: int, block: Block, thread: int) -> Edge
 def settle(order: Order, former: Block, stream: int, thread: int) -> None:
     """The bytes of `former` are handed out again; drop what has meanwhile been ordered.
 
-    The new owner's `stream` and the allocating `thread` are asked, at the first reuse only.
+    The new owner's `stream` and the allocating `thread` are asked, at the first reuse only; and the
+    frontier that a stream other than the last owner waits for (M6).
     """
     if former.reused:
         return
@@ -59,6 +60,8 @@ def settle(order: Order, former: Block, stream: int, thread: int) -> None:
     clocks = [order.thread(thread).clock]
     if stream != NONE:
         clocks += order.before_next(stream)
+    if former.frontier is not None and stream != former.stream:
+        clocks.append(former.frontier)
     for timeline, (_, epoch) in list(former.latent.items()):
         if any(clock.get(timeline, 0) >= epoch for clock in clocks):
             dismiss(former, timeline)

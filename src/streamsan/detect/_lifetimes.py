@@ -99,18 +99,20 @@ class Lifetimes:
         shadow.guard(block.start, block.end, guard)
 
     def _guard(self, block: Block, thread: int) -> Clock:
-        """What all next owners of a block come after when `thread` frees it (M2, M5, M6).
+        """What all next owners of a block come after when `thread` frees it (M2, M5, M6, T1).
 
         M6: an arena knows no recorded streams, but for `frontier`, where such a block is foreign to
         every stream. What `host-sync` and `event` order is in the trace by itself.
         """
         recorded = list(block.recorded)
+        block.threads.add(thread)
+        guard = self._order.memory_guard(block.threads, [] if block.policy else recorded)
         if block.policy == "frontier":
-            frontier = self._order.frontier(thread, block.space)
+            frontier = self._order.frontier(guard, block.space)
             if recorded:
                 return frontier
             block.frontier = frontier
-        return self._order.memory_guard(thread, [] if block.policy else recorded)
+        return guard
 
     def _pass_frontier(self, old: Block, new: Block) -> None:
         """Rule M6, `frontier`: streams other than the last owner come after all until the free."""
@@ -167,7 +169,8 @@ class Lifetimes:
         return clock
 
     def _release(self, block: Block, record: Free) -> None:
-        """Rule M4: the free comes after the streams recorded on the block, as M2 says."""
-        after = [self._order.stream(number).clock for number in block.recorded]
-        clock = self._point(block, "free", record.thread, record.stack, after)
+        """Rule M4: the free comes after what M2 and T1 say of other frees."""
+        block.threads.add(record.thread)
+        guard = self._order.memory_guard(block.threads, block.recorded)
+        clock = self._point(block, "free", record.thread, record.stack, [guard])
         block.released = clock.copy()

@@ -109,8 +109,10 @@ class Shadow:
             own.newest = epoch
             if writes:
                 own.newest_write = epoch
-            uses = own.uses
-            uses[key] = (epoch, op, access, segment.block, extent)
+            uses, block = own.uses, segment.block
+            uses[key] = (epoch, op, access, block, extent)
+            if block is not None:
+                block.threads.add(op.thread)
             if len(uses) > own.room:
                 self._make_room(own, timeline)
         return found

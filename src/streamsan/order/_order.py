@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from streamsan.model.records import NONE, StreamDef, ThreadDef
 from streamsan.order._clocks import Clock, Timeline, Version, join
 from streamsan.order._edges import Edges
@@ -306,22 +308,26 @@ class Order:
         timeline = self.stream(stream)
         return [timeline.clock, *(peer.clock for peer in timeline.peers)]
 
-    def memory_guard(self, thread: int, recorded: list[int]) -> Clock:
-        """Rules M2 and M5: the clock that the next owner of a block freed now comes after.
+    def memory_guard(self, threads: Collection[int], recorded: Collection[int]) -> Clock:
+        """Rules M2, M5, T1: the clock that the next owner of a block freed now comes after.
 
-        It is the freeing thread's, and the tails of the streams `recorded` on the block. It holds
+        It is that of the `threads` that used the block or free it, since each gave its reference up
+        before the last one went; and the tails of the streams `recorded` on the block. It holds
         until the next record of the run.
         """
-        clock = self.thread(thread).clock
-        if recorded:
-            clock = clock.copy()
+        hosts = [host for number in threads if (host := self.timelines.get(number)) is not None]
+        if len(hosts) == 1 and not recorded:
+            return hosts[0].clock
+        clock: Clock = {}
+        for host in hosts:
+            join(clock, host.clock)
         for number in recorded:
             join(clock, self.stream(number).clock)
         return clock
 
-    def frontier(self, thread: int, device: int) -> Clock:
-        """Rule M6, `frontier`: all that was enqueued on a device up to a free by `thread`."""
-        clock = self.thread(thread).clock.copy()
+    def frontier(self, guard: Clock, device: int) -> Clock:
+        """Rule M6, `frontier`: `guard`, and all that was enqueued on a device until now."""
+        clock = guard.copy()
         for stream in self._devices.get(device, ()):
             join(clock, stream.clock)
         return clock

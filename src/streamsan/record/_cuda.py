@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from streamsan.model import records as r
 from streamsan.model.extent import canonical
-from streamsan.record._cuda_memory import Blocks
+from streamsan.record._cuda_memory import Blocks, has_bytes
 from streamsan.record._cuda_patches import install_patches
 from streamsan.record._cuda_streams import Streams
 from streamsan.record._observer import Observer
@@ -87,7 +87,7 @@ class CudaRecorder:
     def owner(self, tensor: torch.Tensor) -> int:
         """Device index of a tensor, PINNED, or NOWHERE."""
         if tensor.is_cuda:
-            return tensor.get_device()
+            return tensor.get_device() if has_bytes(tensor) else NOWHERE
         return PINNED if self.blocks.is_pinned(tensor) else NOWHERE
 
     # -- one operator -----------------------------------------------------------------------------
@@ -322,7 +322,7 @@ def _blocks(arguments: Sequence[Any]) -> Iterator[int]:
     """Addresses of the blocks of device tensors among the arguments of an operator."""
     for value in arguments:
         if isinstance(value, torch.Tensor):
-            if value.is_cuda and value.layout is torch.strided:
+            if value.is_cuda and value.layout is torch.strided and has_bytes(value):
                 yield value.untyped_storage().data_ptr()
         elif isinstance(value, (list, tuple)):
             yield from _blocks(value)

@@ -16,6 +16,19 @@ if TYPE_CHECKING:
     from streamsan.record._arena import Arena
 
 
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def has_bytes(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has memory of its own: fake tensors and those that wrap others have none."""
+    if type(tensor) in _PLAIN:
+        return True
+    try:
+        return tensor.untyped_storage().data_ptr() != 0 or tensor.numel() == 0
+    except (NotImplementedError, RuntimeError):
+        return False
+
+
 class Born:
     """A device block that the allocator handed out; its size is known once a tensor shows it."""
 

@@ -10,18 +10,19 @@ from __future__ import annotations
 import threading
 import weakref
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from streamsan.autograd.engine import install
+from streamsan.autograd.leaves import accumulator
 from streamsan.autograd.machine import Streams
-from streamsan.autograd.passes import accumulator
-from streamsan.autograd.unseen import transforming
 from streamsan.virtual.face.nodes import Nodes, current_node, sequence_number
+from streamsan.virtual.face.transforms import parts
 from streamsan.virtual.graph import Capture
+from streamsan.virtual.memory import NOWHERE
 from streamsan.virtual.streams import Event, Stream
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Backward:
 
     def forward(self, found: Sequence[tuple[torch.Tensor, int, int, str]]) -> None:
         """An operator is about to run: note leaves, and the stack of the node it makes."""
-        if not torch.is_grad_enabled() or transforming():
+        if not torch.is_grad_enabled():
             return
         wanted = False
         local = self.local
@@ -73,8 +74,6 @@ class Backward:
 
     def switching(self) -> None:
         """The calling thread's current streams are about to change."""
-        if transforming():
-            return
         leaves, self.local.leaves = self.local.leaves, {}
         streams = self.local.streams[-1]
         for reference in leaves.values():
@@ -190,11 +189,20 @@ class VirtualMachine:
 
     def owner(self, tensor: torch.Tensor) -> int:
         """The device of a tensor, or a negative number."""
-        return self._face.tensors.owner(tensor)
+        return next((owner for _, owner in self._blocks(tensor)), NOWHERE)
 
     def record_stream(self, tensor: torch.Tensor, stream: Stream) -> None:
         """The allocator keeps the tensor's block until the stream is done with it (M2)."""
-        self._gpu.record_stream(tensor.untyped_storage().data_ptr(), stream, explicit=False)
+        for address, _ in self._blocks(tensor):
+            self._gpu.record_stream(address, stream, explicit=False)
+
+    def _blocks(self, tensor: torch.Tensor) -> Iterator[tuple[int, int]]:
+        """Addresses and devices of the device memory that a gradient consists of."""
+        tensors = self._face.tensors
+        for part in parts(tensor):
+            owner = tensors.owner(part)
+            if owner >= 0:
+                yield tensors.storage_address(part), owner
 
     def name(self, stream: Stream) -> str:
         """What the program calls the stream, made unique."""
