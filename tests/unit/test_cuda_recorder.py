@@ -53,7 +53,9 @@ class Wrapper(torch.Tensor):
     """A tensor without memory of its own, as distributed tensors are."""
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         raise NotImplementedError
 
 

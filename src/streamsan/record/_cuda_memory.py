@@ -24,7 +24,10 @@ def has_bytes(tensor: torch.Tensor) -> bool:
     if type(tensor) in _PLAIN:
         return True
     try:
-        return tensor.untyped_storage().data_ptr() != 0 or tensor.numel() == 0
+        storage = tensor.untyped_storage()
+        if storage.device.type == "meta":  # to ask for its address would warn
+            return False
+        return storage.data_ptr() != 0 or tensor.numel() == 0
     except (NotImplementedError, RuntimeError):
         return False
 
