@@ -140,6 +140,19 @@ def threads_that_come_and_go(joined: bool = True) -> Run:
             yield r.HostAcquire(thread, MAIN)
 
 
+def threads_of_one_block() -> Run:
+    """A thread for each batch, which launches on a block that lives on, and is joined."""
+    yield from opening(1)
+    yield r.Alloc(0, 0, 0, SIZE, 1, MAIN, 0, "caching")
+    for seq in count(1):
+        thread = 1 + seq
+        yield r.ThreadDef(thread, f"Thread-{thread}", MAIN, 0)
+        yield r.Operation(seq, 0, "kernel", 1, thread, 0, (r.Access(0, 0, SIZE, (), (), 2, "x"),))
+        yield r.HostRelease(thread, thread)
+        yield r.ThreadEnd(thread)
+        yield r.HostAcquire(thread, MAIN)
+
+
 def threads_never_joined() -> Run:
     """The same threads without host accesses, and nobody waits for their end."""
     yield from threads_that_come_and_go(joined=False)

@@ -74,6 +74,16 @@ def test_threads_leave_their_names_and_nothing_else(
     assert report.verdict == "clean"
 
 
+def test_a_block_forgets_the_threads_that_used_it_and_are_gone() -> None:
+    checker = Checker()
+    for record in islice(endless.threads_of_one_block(), 12_000):
+        checker.feed(record)
+    (block,) = checker._lifetimes._blocks.values()
+    assert len(block.threads) < 200
+    checker.feed(r.Free(0, endless.MAIN, 0))
+    assert checker.report().verdict == "clean"
+
+
 def test_events_that_nobody_destroys_keep_no_clock_of_their_own() -> None:
     weights, report = run(endless.kept_events(), 12_500, 25_000)
     assert weights[1] - weights[0] < 800 * 12_500 / 3

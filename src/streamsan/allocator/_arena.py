@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from streamsan.allocator._segments import describe, merge, split
+from streamsan.allocator._accounted import Accounted
+from streamsan.allocator._segments import merge, split
 from streamsan.allocator.contract import (
     Block,
     CaptureRefused,
     Driver,
     OutOfMemory,
-    SegmentInfo,
     Streams,
 )
-from streamsan.allocator.statistics import Statistics
 
 
-class Arena(ABC):
+class Arena(Accounted, ABC):
     """Segments cut into blocks, with figures; an allocator adds the choice of a free block.
 
     It also files the free blocks, and says which of two neighbours may be one.
@@ -25,11 +24,10 @@ class Arena(ABC):
     watches_uses = False
 
     def __init__(self, driver: Driver, streams: Streams, capacity: int) -> None:
+        super().__init__()
         self.capacity = capacity
         self._driver = driver
         self._streams = streams
-        self._segments: dict[int, Block] = {}
-        self._stats = Statistics()
 
     @property
     @abstractmethod
@@ -75,22 +73,6 @@ class Arena(ABC):
         raise CaptureRefused(self.name)
 
     end_capture = begin_capture
-
-    def stats(self) -> Statistics:
-        """Copy the figures as of now."""
-        return self._stats.copy()
-
-    def reset_peak(self) -> None:
-        """Start all peaks over at the current figures."""
-        self._stats.reset_peak()
-
-    def reset_accumulated(self) -> None:
-        """Start the sums and the counters over at zero."""
-        self._stats.reset_accumulated()
-
-    def snapshot(self) -> list[SegmentInfo]:
-        """List all segments by address, each with its blocks."""
-        return [describe(self._segments[address]) for address in sorted(self._segments)]
 
     # -- blocks -----------------------------------------------------------------------------------
 

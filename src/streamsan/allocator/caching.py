@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from streamsan.allocator._segments import FreeList, describe, merge, split
-from streamsan.allocator.contract import Block, Driver, Events, OutOfMemory, SegmentInfo
-from streamsan.allocator.statistics import Statistics
+from streamsan.allocator._accounted import Accounted
+from streamsan.allocator._segments import FreeList, merge, split
+from streamsan.allocator.contract import Block, Driver, Events, OutOfMemory
 
 MIN_BLOCK = 512
 """All block sizes are multiples of this."""
@@ -38,7 +38,7 @@ def segment_size(size: int) -> int:
     return LARGE_SEGMENT if size < OWN_SEGMENT else round_up(size, SEGMENT_UNIT)
 
 
-class CachingAllocator:
+class CachingAllocator(Accounted):
     """The allocator of one device, with at most `capacity` bytes from `driver` (rules M1 to M3).
 
     Pool 0 is the common one; any other number is a private pool (of graph captures), whose
@@ -51,16 +51,15 @@ class CachingAllocator:
     """Whether each request begins with a look at which blocks are free again."""
 
     def __init__(self, driver: Driver, events: Events, capacity: int) -> None:
+        super().__init__()
         self.capacity = capacity
         self._driver = driver
         self._events = events
         self._free: dict[tuple[int, int, bool], FreeList] = {}
-        self._segments: dict[int, Block] = {}
         self._waiting: dict[int, deque[tuple[Any, Block]]] = {}
         self._deferred: list[Block] = []
         self._captures = 0
         self._pool_users: dict[int, int] = {}
-        self._stats = Statistics()
 
     def allocate(self, size: int, stream: int, pool: int = 0) -> Block:
         """Hand out a block of at least `size` bytes for `stream`.
@@ -155,22 +154,6 @@ class CachingAllocator:
         for key in sorted(self._free, key=lambda k: (k[1], k[2], k[0])):
             if self._pool_users.get(key[1], 0) <= 0:
                 self._release_segments(self._free[key])
-
-    def stats(self) -> Statistics:
-        """Copy the figures as of now."""
-        return self._stats.copy()
-
-    def reset_peak(self) -> None:
-        """Start all peaks over at the current figures."""
-        self._stats.reset_peak()
-
-    def reset_accumulated(self) -> None:
-        """Start the sums and the counters over at zero."""
-        self._stats.reset_accumulated()
-
-    def snapshot(self) -> list[SegmentInfo]:
-        """List all segments by address, each with its blocks."""
-        return [describe(self._segments[address]) for address in sorted(self._segments)]
 
     def _free_list(self, stream: int, pool: int, small: bool) -> FreeList:
         key = stream, pool, small

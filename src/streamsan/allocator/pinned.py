@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from streamsan.allocator._segments import describe
-from streamsan.allocator.contract import Block, Driver, Events, OutOfMemory, SegmentInfo
-from streamsan.allocator.statistics import Statistics
+from streamsan.allocator._accounted import Accounted
+from streamsan.allocator.contract import Block, Driver, Events, OutOfMemory
 
 
-class PinnedAllocator:
+class PinnedAllocator(Accounted):
     """Pinned host memory in blocks of a power of two bytes, each a reservation of its own.
 
     A freed block serves the next request of its size, last freed first, whatever stream that is
@@ -21,13 +20,12 @@ class PinnedAllocator:
     """
 
     def __init__(self, driver: Driver, events: Events, capacity: int) -> None:
+        super().__init__()
         self.capacity = capacity
         self._driver = driver
         self._events = events
         self._free: dict[int, list[Block]] = {}
-        self._blocks: dict[int, Block] = {}
         self._waiting: deque[tuple[Any, Block]] = deque()
-        self._stats = Statistics()
 
     def allocate(self, size: int, stream: int = -1, pool: int = 0) -> Block:
         """Hand out a block of at least `size` bytes.
@@ -81,28 +79,12 @@ class PinnedAllocator:
         self._poll()
         for blocks in self._free.values():
             for block in blocks:
-                del self._blocks[block.address]
+                del self._segments[block.address]
                 self._stats.segment.subtract(1)
                 self._stats.reserved_bytes.subtract(block.size)
                 self._stats.num_device_free += 1
                 self._driver.release(block.address, block.size)
         self._free.clear()
-
-    def stats(self) -> Statistics:
-        """Copy the figures as of now."""
-        return self._stats.copy()
-
-    def reset_peak(self) -> None:
-        """Start all peaks over at the current figures."""
-        self._stats.reset_peak()
-
-    def reset_accumulated(self) -> None:
-        """Start the sums and the counters over at zero."""
-        self._stats.reset_accumulated()
-
-    def snapshot(self) -> list[SegmentInfo]:
-        """List all blocks by address, each as a segment of its own."""
-        return [describe(self._blocks[address]) for address in sorted(self._blocks)]
 
     def _reserve(self, size: int, rounded: int, stream: int, pool: int) -> Block:
         stats = self._stats
@@ -115,7 +97,7 @@ class PinnedAllocator:
         stats.segment.add(1)
         stats.reserved_bytes.add(rounded)
         stats.num_device_alloc += 1
-        block = self._blocks[address] = Block(address, rounded, stream, pool, small=False)
+        block = self._segments[address] = Block(address, rounded, stream, pool, small=False)
         return block
 
     def _poll(self) -> None:

@@ -248,6 +248,7 @@ class Checker:
     def _end_thread(self, record: r.ThreadEnd) -> None:
         gone = self._run.order.end_thread(record.timeline)
         if gone:
+            self._lifetimes.forget_threads(gone)
             for shadow in self._run.shadows.values():
                 shadow.forget(gone)
 

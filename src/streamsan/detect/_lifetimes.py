@@ -126,6 +126,11 @@ class Lifetimes:
         if block is not None:
             block.recorded[record.stream] = record.stack if record.explicit else NONE
 
+    def forget_threads(self, gone: set[int]) -> None:
+        """Threads have ended, and all to come is ordered after what they did."""
+        for block in self._blocks.values():
+            block.threads -= gone
+
     def destroy_graph(self, record: GraphDestroy) -> None:
         """Rule G3 ends: blocks of the graph's private pool are ordinary blocks from now on."""
         self._order.forget_graph(record.graph)
