@@ -92,8 +92,9 @@ def _arrow(lanes: dict[str, int], number: int, row: Row, arrow: Arrow) -> tuple[
         f"<line x1='{x1}' y1='{y1}' x2='{x2}' y2='{y2}' stroke='#b03030' stroke-width='1.5'"
         f" marker-end='url(#tip)'/>"
     )
-    halo = "fill='#b03030' stroke='white' stroke-width='3' paint-order='stroke'"
-    return line, _text((x1 + x2) // 2 + 4, (y1 + y2) // 2 - 4, arrow.rule, halo)
+    x, y = (x1 + x2) // 2 + 4, (y1 + y2) // 2 - 4
+    halo = _text(x, y, arrow.rule, "stroke='white' stroke-width='3'")
+    return line, halo + _text(x, y, arrow.rule, "fill='#b03030'")
 
 
 def _text(x: int, y: int, text: str, style: str = "") -> str:
