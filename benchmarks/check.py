@@ -13,6 +13,8 @@ seconds of this process on its core, so that other work on the machine does not 
 
     python benchmarks/check.py
     python benchmarks/check.py training --operations 10000000
+    python benchmarks/check.py training --operations 60000 --write run.streamsan
+    streamsan check --jobs 2 run.streamsan
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
@@ -38,6 +40,7 @@ from streamsan.model.records import (  # noqa: E402
     Access,
     Alloc,
     AnyRecord,
+    End,
     EventDestroy,
     EventRecord,
     EventWait,
@@ -52,6 +55,7 @@ from streamsan.model.records import (  # noqa: E402
     StreamSync,
     ThreadDef,
 )
+from streamsan.trace import Writer  # noqa: E402
 
 THREAD, STREAMS, SIZE, SITES = 0, 64, 1 << 20, 40
 BUFFER = 8 << 20
@@ -178,6 +182,19 @@ def measure(name: str, program: Iterator[list[AnyRecord]], operations: int) -> N
         print(f"  {text}")
 
 
+def write(path: Path, program: Iterator[list[AnyRecord]], operations: int) -> None:
+    """Write `operations` of a program to a new trace."""
+    writer, done = Writer(path), 0
+    for records in program:
+        for item in records:
+            writer.write(item)
+            done += type(item) is Operation
+        if done >= operations:
+            break
+    writer.write(End(0, 0.0))
+    writer.close()
+
+
 def memory() -> int:
     """The most memory that this process has used so far, in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -188,6 +205,7 @@ def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(description="Measure the checker.")
     p.add_argument("programs", nargs="*", metavar="PROGRAM", help="training, streams, ranges")
     p.add_argument("--operations", type=int, default=200_000)
+    p.add_argument("--write", type=Path, metavar="FILE", help="write a trace, and check nothing")
     p.add_argument("--trace", type=Path, help="a recorded training instead of one made now")
     return p
 
@@ -195,13 +213,18 @@ def parser() -> argparse.ArgumentParser:
 def main() -> None:
     """Run the command line."""
     args = parser().parse_args()
-    for name in args.programs or ("training", "streams", "ranges"):
-        if name == "training":
-            measure(name, training(args.trace, args.operations), args.operations)
-        elif name in ("streams", "ranges"):
-            measure(name, {"streams": streams, "ranges": ranges}[name](), args.operations)
-        else:
-            raise SystemExit(f"there is no program {name}: choose from training, streams, ranges")
+    programs: dict[str, Callable[[], Iterator[list[AnyRecord]]]] = {
+        "training": lambda: training(args.trace, args.operations),
+        "streams": streams,
+        "ranges": ranges,
+    }
+    for name in args.programs or programs:
+        if name not in programs:
+            raise SystemExit(f"there is no program {name}: choose from {', '.join(programs)}")
+        if args.write:
+            write(args.write, programs[name](), args.operations)
+            return
+        measure(name, programs[name](), args.operations)
 
 
 if __name__ == "__main__":

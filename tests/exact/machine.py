@@ -9,7 +9,7 @@ takes the next entry of a queue.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from streamsan.model import records as r
@@ -54,6 +54,7 @@ class Block:
 
     def __init__(self, record: r.Alloc) -> None:
         self.record = record
+        self.graph = record.graph
         self.marks: set[int] = set()
         self.threads = {record.thread}
         self.bytes = [
@@ -85,10 +86,15 @@ class Machine:
 
     An allocator that finds a block's bytes still in use hands out others. With `reuse`, a block is
     handed out only when it can have the bytes that it had in the run.
+
+    G1: captured work executes nothing, and is left out. With a `graph` the machine is the capture
+    of it and nothing else: its streams run free of host threads, and no memory changes hands.
     """
 
-    def __init__(self, records: Sequence[r.AnyRecord], reuse: bool = False) -> None:
-        self._reuse = reuse
+    def __init__(
+        self, records: Sequence[r.AnyRecord], reuse: bool = False, graph: int = r.NONE
+    ) -> None:
+        self._reuse, self._graph = reuse, graph
         self.agents: dict[int, int] = {}
         self.steps: list[list[Step]] = []
         self.works: list[Work] = []
@@ -102,7 +108,7 @@ class Machine:
             handler: Callable[[Any], None] | None = getattr(
                 self, "_" + type(record).__name__.lower(), None
             )
-            if handler is not None:
+            if handler is not None and captured_by(record) == graph:
                 handler(record)
 
     # Agents
@@ -131,8 +137,8 @@ class Machine:
         self, stream: int, thread: int, needs: list[Point], work: int | None = None
     ) -> Point:
         """S1, S3: an entry of the stream's queue, there once the thread has put it in."""
-        put = self._perform(thread, [])
-        entry = Step((put, *self._peers(stream), *needs), work)
+        put = [self._perform(thread, []), *self._peers(stream)] if self._graph == r.NONE else []
+        entry = Step((*put, *needs), work)
         self.steps[self._agent(stream)].append(entry)
         return self.here(stream)
 
@@ -162,7 +168,7 @@ class Machine:
         for block in self.works[work].block.values():
             if block in self.blocks:
                 self.blocks[block].threads.add(x.thread)
-        if x.kind == r.OpKind.HOST:
+        if x.kind == r.OpKind.HOST and self._graph == r.NONE:
             self._perform(x.timeline, [], work)
         elif x.kind == r.OpKind.GRAPH_LAUNCH:  # G4
             last = self._launches.get(x.graph)
@@ -219,6 +225,13 @@ class Machine:
     def _hostacquire(self, x: r.HostAcquire) -> None:
         self._perform(x.thread, list(self._released.get(x.object, [])))
 
+    def _graphdestroy(self, x: r.GraphDestroy) -> None:
+        """G4, G3: its number may come again, and blocks of its pool are ordinary from now on."""
+        self._launches.pop(x.graph, None)
+        for block in self.blocks.values():
+            if block.graph == x.graph:
+                block.graph = r.NONE
+
     # Memory
 
     def _alloc(self, x: r.Alloc) -> None:
@@ -247,7 +260,7 @@ class Machine:
 
     def _free(self, x: r.Free) -> None:
         block = self.blocks.pop(x.block, None)
-        if block is None:
+        if block is None or block.graph != r.NONE:  # G3: the free means nothing
             return
         marked = [self.here(stream) for stream in sorted(block.marks)]
         # T1: each thread has given its reference up by now.
@@ -274,6 +287,27 @@ class Machine:
             tenure.over = over if block.policy else over + marked
             tenure.owner = r.NONE if marked else block.record.stream
             tenure.frontier = frontier
+
+
+def captured_by(record: r.AnyRecord) -> int:
+    """The graph that captures a record (G1), or NONE."""
+    if isinstance(record, r.Operation):
+        return record.graph if record.captured else r.NONE
+    if isinstance(record, r.EventRecord | r.EventWait):
+        return record.captured
+    return r.NONE
+
+
+def captures(records: Sequence[r.AnyRecord]) -> Iterator[Machine]:
+    """The captures of a run, each on its own machine; a destroyed graph's number may come again."""
+    open_ones: dict[int, list[r.AnyRecord]] = {}
+    for record in records:
+        if isinstance(record, r.GraphDestroy) and record.graph in open_ones:
+            yield Machine(open_ones.pop(record.graph), graph=record.graph)
+        elif captured_by(record) != r.NONE:
+            open_ones.setdefault(captured_by(record), []).append(record)
+    for graph, captured in open_ones.items():
+        yield Machine(captured, graph=graph)
 
 
 def addresses(access: r.Access) -> set[int]:

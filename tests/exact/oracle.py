@@ -11,7 +11,7 @@ from itertools import combinations
 
 from streamsan.model import records as r
 from tests.exact.executions import reached, states
-from tests.exact.machine import Byte, Machine, Point, Work
+from tests.exact.machine import Byte, Machine, Point, Work, captures
 
 Pair = tuple[int, int]
 Pairs = dict[Pair, set[Byte]]
@@ -87,9 +87,11 @@ def _moved(machine: Machine, first: int, second: int, byte: Byte) -> bool:
 
 def races(records: list[r.AnyRecord]) -> set[Pair]:
     """The races of a recorded program, as pairs of the stacks of their works."""
-    machine = Machine(records)
-    works = machine.works
-    return {(works[a].stack, works[b].stack) for a, b in told(machine, conflicts(machine))}
+    return {
+        (machine.works[a].stack, machine.works[b].stack)
+        for machine in (Machine(records), *captures(records))
+        for a, b in told(machine, conflicts(machine))
+    }
 
 
 # Latent races
@@ -118,7 +120,7 @@ def _left_by(
     block = before.blocks.get(free.block)
     if block is None or block.stream_ordered or block.record.stream == r.NONE:
         return set()
-    if block.record.graph != r.NONE:
+    if block.graph != r.NONE:
         return set()  # G3
     alloc = block.record
     owner = before.agents[alloc.stream]

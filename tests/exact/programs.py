@@ -3,7 +3,8 @@
 Up to three streams (legacy default, blocking, non-blocking, one of a second device), two host
 threads and ten works; events that are recorded again, waited for, queried and destroyed; host and
 device synchronisation; blocks of three allocators that are handed out, marked, given up and reused,
-one of which may be an arena with any of its policies.
+one of which may be an arena with any of its policies; with `GRAPHS`, work that graphs capture,
+blocks of their pools, and graphs that are destroyed.
 Each call has a line of its own, so that a report names works one by one.
 """
 
@@ -34,10 +35,23 @@ STREAM = st.sampled_from([0, 1, 1, 2, 2, 2, 3])
 SETUP = st.tuples(
     st.tuples(STREAM, STREAM, STREAM), st.integers(1, 2), st.sampled_from([0, 0, 1, 2, 3])
 )
-ACTION = st.tuples(
-    st.integers(0, 36), st.integers(0, 2), st.integers(0, 1), st.integers(0, 19), st.integers(0, 3)
-)
-PROGRAMS = st.tuples(SETUP, st.lists(ACTION, min_size=12, max_size=30))
+FIRST_OF_GRAPHS = 37
+
+
+def _programs(kinds: int) -> st.SearchStrategy[tuple[Setup, list[Action]]]:
+    action = st.tuples(
+        st.integers(0, kinds - 1),
+        st.integers(0, 2),
+        st.integers(0, 1),
+        st.integers(0, 19),
+        st.integers(0, 3),
+    )
+    return st.tuples(SETUP, st.lists(action, min_size=12, max_size=30))
+
+
+PROGRAMS = _programs(FIRST_OF_GRAPHS)
+GRAPHS = _programs(FIRST_OF_GRAPHS + 9)
+"""The same, and what graphs bring; the virtual machine captures in its own way."""
 
 BLOCKS: list[tuple[str, int, int, int]] = [  # allocator, space, first byte, bytes
     ("caching", 0, 8, 4),
@@ -119,12 +133,29 @@ class Program:
         ]
         if kind < len(calls):
             calls[kind]()
+        elif kind >= FIRST_OF_GRAPHS:
+            self._graph(kind - FIRST_OF_GRAPHS, stream, thread, place, form)
         else:
             self._work(stream, thread, place, form, r.OpKind.KERNEL)
 
+    def _graph(self, kind: int, stream: int, thread: int, place: int, form: int) -> None:
+        """What graphs bring: captured work and events, blocks of a pool, the end of a graph."""
+        trace, graph, event = self.trace, 1 + form % 2, 1 + form // 2
+        if kind < 4:
+            where = {"graph": graph, "captured": True}
+            self._work(stream, thread, place, form, r.OpKind.KERNEL, **where)
+        elif kind == 4:
+            trace.record(event, stream, thread=thread, captured=graph)
+        elif kind < 7:
+            trace.add(r.EventWait(event, stream, thread, trace.stack(None), graph))
+        elif kind == 7:
+            self._alloc(place, stream, thread, graph)
+        else:
+            trace.add(r.GraphDestroy(graph, thread))
+
     # Memory
 
-    def _alloc(self, place: int, stream: int, thread: int) -> None:
+    def _alloc(self, place: int, stream: int, thread: int, graph: int = r.NONE) -> None:
         """Hand a block out, if no other one lives on its bytes."""
         which = place % len(BLOCKS)
         allocator, space, start, size = BLOCKS[which]
@@ -135,7 +166,13 @@ class Program:
                 former = [other for other in self.arena.events if self._overlap(which, other)]
                 self.arena.take(self.trace, former, which, stream, thread)
             self.live[which] = self.trace.alloc(
-                start, start + size, owner, allocator=allocator, space=space, thread=thread
+                start,
+                start + size,
+                owner,
+                allocator=allocator,
+                space=space,
+                thread=thread,
+                graph=graph if space != r.HOST and allocator != "stream-ordered" else r.NONE,
             )
 
     def _overlap(self, which: int, other: int) -> bool:
@@ -187,7 +224,7 @@ class Program:
         if self.works == MOST_WORKS:
             return
         self.works += 1
-        for other in range(self.care):
+        for other in range(0 if "captured" in more else self.care):
             self._join(timeline, thread, other)
         places = self._places(kind == r.OpKind.HOST)
         # the newest block first, so that programs mostly use what they allocate

@@ -18,7 +18,7 @@ from tests.exact.examples import examples, listing
 from tests.exact.executions import neighbours
 from tests.exact.machine import Machine
 from tests.exact.oracle import latent, races
-from tests.exact.programs import ARENAS, PROGRAMS, Action, Program, Setup
+from tests.exact.programs import ARENAS, GRAPHS, PROGRAMS, Action, Program, Setup
 from tests.unit.oracle import Oracle
 
 FORGETS = [
@@ -31,7 +31,7 @@ Drawn = tuple[Setup, list[Action]]
 
 
 @examples(500)
-@given(PROGRAMS, ARENAS)
+@given(GRAPHS, ARENAS)
 def test_races_are_the_pairs_that_can_run_in_either_order(drawn: Drawn, arena: str) -> None:
     program = Program(*drawn, arena=arena)
     told = program.trace.races()
@@ -40,7 +40,7 @@ def test_races_are_the_pairs_that_can_run_in_either_order(drawn: Drawn, arena: s
 
 
 @examples(300)
-@given(PROGRAMS, ARENAS)
+@given(GRAPHS, ARENAS)
 def test_races_stay_when_all_is_forgotten_that_can_be(drawn: Drawn, arena: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         for module, threshold in FORGETS:
@@ -50,7 +50,7 @@ def test_races_stay_when_all_is_forgotten_that_can_be(drawn: Drawn, arena: str) 
 
 
 @examples(500)
-@given(PROGRAMS, ARENAS)
+@given(GRAPHS, ARENAS)
 def test_latent_races_are_those_that_another_allocation_would_bring(
     drawn: Drawn, arena: str
 ) -> None:

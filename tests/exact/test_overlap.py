@@ -36,6 +36,16 @@ def test_two_views_overlap_where_they_share_a_byte(left: View, right: View) -> N
     assert overlaps(left_extent, right_extent) == bool(one & two)
 
 
+def test_the_runs_of_a_view_that_overlaps_itself_are_all_kept() -> None:
+    """Its runs come out of order: 81, 101, ... and then 96, which ends within the one at 101."""
+    trace = Trace()
+    twisted = canonical(81, 1, (2, 5, 7), (15, 20, 1))
+    assert twisted is not None
+    trace.op(trace.stream(line=101), write=[twisted], line=1)
+    trace.op(trace.stream(line=102), read=[(103, 107)], line=2)
+    assert trace.races() == [(1, 2)]
+
+
 @examples(400)
 @given(st.lists(st.tuples(VIEW, st.booleans()), min_size=2, max_size=6))
 def test_the_views_of_a_program_race_where_they_share_a_byte(

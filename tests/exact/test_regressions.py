@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from streamsan.detect import _shadow
 from streamsan.model import records as r
 from tests.exact.oracle import latent, races
 from tests.hard.test_pieces import as_json, in_pieces, whole
@@ -128,5 +129,23 @@ def test_a_frontier_comes_after_what_every_user_of_the_block_has_waited_for() ->
     t.free(block, line=20)
     t.alloc(*X, t.default, allocator="bfc:frontier", line=21)
     t.op(t.default, write=[X], line=22)
+    assert t.races() == []
+    assert races(t.records) == set()
+
+
+def test_a_free_in_stream_order_is_remembered_until_the_bytes_are_handed_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rule M4: the next owner's stream comes after it, however much memory is swept between."""
+    monkeypatch.setattr(_shadow, "_SWEEP", 1)
+    t = Trace()
+    one, two = t.stream(line=1), t.stream(line=2)
+    first = t.alloc(*X, one, allocator="stream-ordered", line=3)
+    t.op(one, write=[Y], line=10)
+    t.free(first, line=20)
+    for place in range(200, 230, 2):
+        t.op(one, read=[(place, place + 1)], line=11)
+    t.alloc(*X, two, allocator="stream-ordered", line=21)
+    t.op(two, read=[Y], line=22)
     assert t.races() == []
     assert races(t.records) == set()

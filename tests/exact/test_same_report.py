@@ -13,7 +13,7 @@ from streamsan.model import records as r
 from streamsan.trace import Writer, read
 from tests.exact.driven import DrivenTrace
 from tests.exact.examples import examples
-from tests.exact.programs import PROGRAMS, Action, Program, Setup
+from tests.exact.programs import ARENAS, GRAPHS, PROGRAMS, Action, Program, Setup
 from tests.hard.test_pieces import as_json, in_pieces, whole
 
 Drawn = tuple[Setup, list[Action]]
@@ -31,9 +31,9 @@ def through_a_file(records: list[r.AnyRecord]) -> list[r.AnyRecord]:
 
 
 @examples(150)
-@given(PROGRAMS, st.integers(2, 4))
-def test_a_program_has_one_report(drawn: Drawn, shares: int) -> None:
-    _compare([*Program(*drawn).records, r.End(0, 1.0)], shares)
+@given(GRAPHS, ARENAS, st.integers(2, 4))
+def test_a_program_has_one_report(drawn: Drawn, arena: str, shares: int) -> None:
+    _compare([*Program(*drawn, arena=arena).records, r.End(0, 1.0)], shares)
 
 
 @examples(100)

@@ -103,6 +103,21 @@ def test_waiting_for_the_legacy_stream_waits_for_blocking_streams() -> None:
         assert {trace.outcome()} == outcomes(Machine(trace.records))
 
 
+def test_a_wait_for_what_is_done_is_an_operation_of_the_legacy_stream() -> None:
+    """Rule D1: it comes after blocking streams' work, and their later work after it."""
+    for seed in range(40):
+        trace = DrivenTrace(f"random:{seed}")
+        one, two = (trace.stream(blocking=True) for _ in range(2))
+        trace.record(1, one)
+        trace.event_sync(1)
+        trace.op(two, read=[(0, 4)], line=10)
+        trace.wait(1, trace.default)
+        trace.op(one, write=[(0, 4)], line=11)
+        trace.finish()
+        assert trace.races() == []
+        assert {trace.outcome()} == outcomes(Machine(trace.records))
+
+
 def test_a_machine_is_gone_with_its_trace() -> None:
     """A long run makes tens of thousands in one process, and addresses are not without an end."""
     actions = [(kind, kind % 3, 0, 3, 1) for kind in range(37)]

@@ -37,7 +37,7 @@ def shell_lines(page: Path) -> list[str]:
 def help_of(*arguments: str) -> str:
     """What `streamsan ARGUMENTS --help` prints."""
     command = [sys.executable, "-m", "streamsan", *arguments, "--help"]
-    return subprocess.run(command, capture_output=True, check=True, text=True, timeout=60).stdout
+    return subprocess.run(command, capture_output=True, check=True, text=True, timeout=300).stdout
 
 
 def make_targets() -> set[str]:

@@ -33,7 +33,7 @@ def python(folder: Path, *words: str | Path, **environment: str) -> Done:
         },
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
 

@@ -242,6 +242,27 @@ def test_torch_is_called_with_its_own_arguments() -> None:
         autograd.grad(product, weight, policy="torch-3")
 
 
+def test_the_block_of_a_batched_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Transforms are not to see a use being recorded: to ``torch.func.grad`` it is a write."""
+    recorded: list[Any] = []
+
+    def record_stream(tensor: torch.Tensor, stream: Any) -> None:
+        below = torch._C._functorch.peek_interpreter_stack() is None
+        recorded.append((tensor.data_ptr(), stream, below))
+
+    def row_used(row: torch.Tensor) -> torch.Tensor:
+        machine.record_stream(row, side)
+        return row * 2
+
+    machine = CudaMachine()
+    side: Any = object()
+    monkeypatch.setattr(torch.Tensor, "record_stream", record_stream)
+    rows = torch.ones(2, 3)
+    torch.func.vmap(row_used)(rows)
+    torch.func.grad(lambda t: row_used(t).sum())(rows)
+    assert recorded == [(rows.data_ptr(), side, True)] * 2
+
+
 def test_cuda_machine_without_cuda() -> None:
     machine = CudaMachine()
     if not torch.cuda.is_available():

@@ -113,7 +113,7 @@ print("end of the program", flush=True)
 
 def test_call_after_the_interpreters_end_does_nothing() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", LATE], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", LATE], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "end of the program\n"

@@ -18,7 +18,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SERVER = Path(__file__).with_name("server.py")
-SECONDS = 60
+SECONDS = 300
 ENVIRONMENT = {
     **{k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "STREAMSAN"))},
     "PYTHONPATH": os.pathsep.join(

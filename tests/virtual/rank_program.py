@@ -152,12 +152,45 @@ def threads(rank: int, ranks: int) -> None:
         thread.join()
 
 
+def gradient(tensor: torch.Tensor) -> torch.Tensor:
+    """The gradient of a tensor that has one."""
+    assert tensor.grad is not None
+    return tensor.grad
+
+
+def batch_norms(rank: int, ranks: int) -> None:
+    """Statistics over the batches of all ranks, as one process has them over the whole batch."""
+    for dtype, affine, shape in (
+        (torch.float64, True, (4 * ranks, 3)),
+        (torch.float32, False, (2 * ranks, 3, 5, 4)),
+        (torch.float32, True, (2 * ranks, 3, 5, 4)),
+    ):
+        whole = torch.randn(shape, generator=torch.Generator().manual_seed(3)).to(dtype)
+        norm = torch.nn.BatchNorm2d if len(shape) == 4 else torch.nn.BatchNorm1d
+        alone = norm(3, affine=affine, dtype=dtype)
+        together = torch.nn.SyncBatchNorm(3, affine=affine, dtype=dtype, device="cuda")
+        one = whole.clone().requires_grad_()
+        mine = whole.chunk(ranks)[rank].cuda().requires_grad_()
+        expected = alone(one)
+        expected.exp().sum().backward()
+        found = together(mine)
+        found.exp().sum().backward()
+        sums = [gradient(p) for p in together.parameters()]
+        for total in sums:
+            dist.all_reduce(total)
+        close = torch.testing.assert_close
+        close(found.cpu(), expected.chunk(ranks)[rank])
+        close(gradient(mine).cpu(), gradient(one).chunk(ranks)[rank], rtol=1e-4, atol=1e-5)
+        close([g.cpu() for g in sums], [gradient(p) for p in alone.parameters()])
+        close([b.cpu() for b in together.buffers()], list(alone.buffers()))
+
+
 def main() -> None:
     """Run all of them."""
     dist.init_process_group("nccl", timeout=timedelta(seconds=60))
     rank, ranks = dist.get_rank(), dist.get_world_size()
     torch.cuda.set_device(rank)
-    for part in (reductions, exchanges, messages, orders, threads):
+    for part in (reductions, exchanges, messages, orders, threads, batch_norms):
         part(rank, ranks)
     work = dist.all_reduce(value(rank), async_op=True)
     mean = work.get_future().then(lambda future: future.value()[0] / ranks)

@@ -343,7 +343,8 @@ def test_transforms_run_backward_on_the_streams_of_the_forward_pass(device: str)
             return y.cos() * y
 
     def total(t: Any) -> Any:
-        return wave(t).sum()
+        with torch.cuda.stream(side):
+            return wave(t).sum()
 
     def twice(t: Any) -> Any:
         return grad(total)(t).square().sum()

@@ -66,6 +66,34 @@ def test_each_process_reports_its_races(tmp_path: Path) -> None:
     done = launch(str(script), folder=tmp_path)
     assert done.status != 0
     assert [done.lines(rank) for rank in range(2)] == [[(6, 7)], [(6, 7)]]
+    assert [report["summary"]["rank"] for report in done.reports] == ["0 of 2", "1 of 2"]
+
+
+def test_barriers_of_host_groups_hold(tmp_path: Path) -> None:
+    """They are the host's, also after work of a device that the schedule puts off."""
+    script = tmp_path / "program.py"
+    script.write_text(
+        textwrap.dedent(
+            """\
+            import os, time
+            import torch
+            import torch.distributed as dist
+            dist.init_process_group("nccl")
+            group, rank = dist.new_group(backend="gloo"), dist.get_rank()
+            torch.cuda.set_device(rank)
+            for number, barrier in enumerate([dist.barrier, dist.monitored_barrier]):
+                x = torch.ones(4, device="cuda") * 2
+                if rank == 0:
+                    time.sleep(0.3)
+                    open(f"passed{number}", "w").close()
+                barrier(group)
+                assert os.path.exists(f"passed{number}")
+            dist.destroy_process_group()
+            """
+        )
+    )
+    done = launch(str(script), folder=tmp_path, schedule="late")
+    assert (done.status, done.clean) == (0, True), done.output
 
 
 def test_one_file_for_all_processes_is_refused(programs: Programs) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 
 from streamsan.autograd.machine import Streams
+from streamsan.autograd.parts import parts
+from streamsan.autograd.unseen import untransformed
 
 _SCRATCH = -1  # priority of the pool that few programs take their streams from
 
@@ -68,7 +70,9 @@ class CudaMachine:
 
     def record_stream(self, tensor: torch.Tensor, stream: torch.cuda.Stream) -> None:
         """The allocator keeps the tensor's block until the stream is done with it (M2)."""
-        tensor.record_stream(stream)
+        with untransformed():  # torch.func.grad takes it for a write
+            for part in parts(tensor):
+                part.record_stream(stream)
 
     def name(self, stream: torch.cuda.Stream) -> str:
         """``default``, or a number by order of appearance; with the device where there are many."""

@@ -63,6 +63,6 @@ def parse_policy(name: str | Policy) -> Policy:
     """The policy called `name`, or the one given. Raises UsageError."""
     if isinstance(name, Policy):
         return name
-    if not isinstance(name, str) or name not in POLICIES:
+    if name not in list(POLICIES):  # it may be of any type
         raise UsageError(f"there is no engine policy {name!r}: choose from {', '.join(POLICIES)}")
     return POLICIES[name]

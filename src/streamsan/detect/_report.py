@@ -26,6 +26,7 @@ class Figures:
         "_end",
         "_engine",
         "_errors",
+        "_rank",
         "_recorder",
         "accesses",
         "operations",
@@ -35,7 +36,7 @@ class Figures:
     def __init__(self) -> None:
         """A run that has not begun."""
         self.operations = self.accesses = self.streams = 0
-        self._recorder = self._engine = self._allocator = ""
+        self._recorder = self._engine = self._allocator = self._rank = ""
         self._end: End | None = None
         self._blind_spots: Counter[str] = Counter()
         self._errors: Counter[str] = Counter()
@@ -45,6 +46,7 @@ class Figures:
         self._recorder = record.recorder
         self._engine = record.options.get("engine", "")
         self._allocator = record.options.get("allocator", "")
+        self._rank = record.options.get("rank", "")
 
     def note(self, record: Note) -> None:
         """Something that the report must say."""
@@ -71,6 +73,7 @@ class Figures:
             exit_status=self._end.status if self._end else None,
             engine=self._engine,
             allocator=self._allocator,
+            rank=self._rank,
         )
 
 

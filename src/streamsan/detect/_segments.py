@@ -66,9 +66,14 @@ class Segment:
 
     @property
     def wanted(self) -> bool:
-        """Whether it says anything: a use, or a block that lives or has a latent race."""
+        """Whether it says anything: a use, or a block that lives, has a latent race, or was freed
+        in an order that its next owner takes over (M4).
+        """
         block = self.block
-        return bool(self.tracks) or (block is not None and (not block.freed or bool(block.latent)))
+        return bool(self.tracks) or (
+            block is not None
+            and (not block.freed or bool(block.latent) or block.released is not None)
+        )
 
 
 class Segments:

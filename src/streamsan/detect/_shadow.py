@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from streamsan.detect._blocks import Block
 from streamsan.detect._losses import Losses
 from streamsan.detect._segments import Segment, Segments, Track, Use
-from streamsan.model.extent import Extent, count, is_canonical, overlaps, runs, span
+from streamsan.model.extent import Extent, count, is_canonical, overlaps, span, stretches
 from streamsan.model.records import Access, Mode, Operation
 from streamsan.order import Clock
 
@@ -80,7 +80,7 @@ class Shadow:
             met = self.segments.meet(*span(extent))
             return self._visit(met, op, access, epoch, clock, extent)
         cover = self.segments.cover
-        segments = [part for low in runs(extent) for part in cover(low, low + access.run)]
+        segments = [part for low, high in stretches(extent) for part in cover(low, high)]
         return self._visit(segments, op, access, epoch, clock, None)
 
     def _visit(
@@ -240,10 +240,19 @@ class Shadow:
     def _forget(self, segment: Segment, floors: dict[int, int]) -> None:
         """Drop the tracks that all threads have passed."""
         for timeline in list(segment.tracks):
-            if timeline not in floors:
-                floors[timeline] = self._floor(timeline)
-            if segment.tracks[timeline].newest <= floors[timeline]:
+            if self._passed(timeline, segment.tracks[timeline].newest, floors):
                 del segment.tracks[timeline]
+
+    def _forget_release(self, block: Block, released: Clock, floors: dict[int, int]) -> None:
+        """Drop the clock of a free in stream order (M4) that all threads have passed."""
+        if all(self._passed(timeline, epoch, floors) for timeline, epoch in released.items()):
+            block.released = None
+
+    def _passed(self, timeline: int, epoch: int, floors: dict[int, int]) -> bool:
+        """Whether all threads have passed an epoch; `floors` keeps what was asked."""
+        if timeline not in floors:
+            floors[timeline] = self._floor(timeline)
+        return epoch <= floors[timeline]
 
     def _sweep(self) -> None:
         """Drop and join segments that say nothing; next time at twice what is left."""
@@ -254,6 +263,8 @@ class Shadow:
         def look(segment: Segment) -> None:
             nonlocal block
             self._forget(segment, floors)
+            if segment.block is not None and segment.block.released is not None:
+                self._forget_release(segment.block, segment.block.released, floors)
             first = segment.block is not block and segment.block and not segment.block.freed
             block = segment.block
             if segment.tracks and not first:

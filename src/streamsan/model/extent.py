@@ -76,6 +76,22 @@ def runs(extent: Extent) -> Iterator[int]:
         yield address + sum(offsets)
 
 
+def stretches(extent: Extent) -> Iterator[tuple[int, int]]:
+    """First byte, and the one after the last, of each stretch of an extent without a gap, in order.
+
+    The runs of a view that overlaps itself are neither in order nor apart.
+    """
+    run, starts = extent[1], iter(sorted(runs(extent)))
+    start = next(starts)
+    end = start + run
+    for low in starts:
+        if low > end:
+            yield start, end
+            start = low
+        end = low + run
+    yield start, end
+
+
 def overlaps(left: Extent, right: Extent) -> bool | None:
     """Whether two extents share at least one byte: exact, through any strides.
 

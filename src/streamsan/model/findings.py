@@ -78,6 +78,7 @@ class Summary(msgspec.Struct):
     exit_status: int | None
     engine: str = ""
     allocator: str = ""
+    rank: str = ""
 
 
 class Report(msgspec.Struct):

@@ -153,6 +153,9 @@ def _header(name: str, options: Options, torch: Any) -> Header:
         chosen["allocator"] = options.allocator
     if options.engine:
         chosen["engine"] = options.engine
+    ranks = os.environ.get("WORLD_SIZE", "1")
+    if ranks != "1" and "RANK" in os.environ:
+        chosen["rank"] = f"{os.environ['RANK']} of {ranks}"
     if name == "virtual":
         chosen.update(schedule=options.schedule, devices=str(options.devices))
     return Header(name, versions, options.arguments, chosen)

@@ -80,7 +80,8 @@ def _summary(report: Report) -> list[str]:
     )
     engine = f", engine {summary.engine}" if summary.engine else ""
     allocator = f", {summary.allocator} allocator" if summary.allocator else ""
-    lines = [f"{', '.join(counts)}, recorder {summary.recorder}{engine}{allocator}."]
+    rank = f", rank {summary.rank}" if summary.rank else ""
+    lines = [f"{', '.join(counts)}, recorder {summary.recorder}{engine}{allocator}{rank}."]
     if not summary.complete:
         lines.append("The recording is incomplete.")
     lines += [f"- Not seen: {spot}" for spot in summary.blind_spots]

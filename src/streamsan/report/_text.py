@@ -60,6 +60,8 @@ def _summary(page: Layout, report: Report) -> None:
         where += f", engine {summary.engine}"
     if summary.allocator:
         where += f", {summary.allocator} allocator"
+    if summary.rank:
+        where += f", rank {summary.rank}"
     page.line(f"streamsan: {verdict} · {work} · {where}, {summary.seconds:.1f} s")
     if not summary.complete:
         page.labelled("cut", ["The recording stops before the program's end; the rest is unknown."])

@@ -193,6 +193,10 @@ class Gpu(Blocks):
             return [other.tail for other in self.streams(stream.device) if other.blocking]
         return [self.devices[stream.device].default.tail]
 
+    def _settled(self, stream: Stream) -> bool:
+        """Whether nothing is left that an operation of the stream would wait for by rule D1."""
+        return all(task is None or task.done for task in self._legacy(stream))
+
     def runs_at_once(self, stream: Stream) -> bool:
         """Whether work runs as it is submitted to `stream`."""
         if not self.schedule.immediate:
@@ -202,7 +206,7 @@ class Gpu(Blocks):
     def _idle(self, stream: Stream) -> bool:
         """Whether nothing on the stream, or before it by rule D1, waits for another process."""
         self.schedule.go_on(self.streams())
-        return stream.idle and all(task is None or task.done for task in self._legacy(stream))
+        return stream.idle and self._settled(stream)
 
     # -- events (rules E1 to E5) ------------------------------------------------------------------
 
@@ -246,7 +250,7 @@ class Gpu(Blocks):
                     joined.number if joined is not None else r.NONE,
                 )
             )
-            if joined is None and not event.done:
+            if joined is None and not (event.done and self._settled(stream)):
                 self.submit(stream, None, (event.task,))
 
     def sync_event(self, event: Event) -> None:

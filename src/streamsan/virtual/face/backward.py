@@ -19,8 +19,8 @@ import torch
 from streamsan.autograd.engine import install
 from streamsan.autograd.leaves import accumulator
 from streamsan.autograd.machine import Streams
+from streamsan.autograd.parts import parts
 from streamsan.virtual.face.nodes import Nodes, current_node, sequence_number
-from streamsan.virtual.face.transforms import parts
 from streamsan.virtual.graph import Capture
 from streamsan.virtual.memory import NOWHERE
 from streamsan.virtual.streams import Event, Stream

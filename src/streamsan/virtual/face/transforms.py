@@ -1,4 +1,4 @@
-"""Tensors that stand for others: those of transforms, and those that wrap tensors."""
+"""Tensors of ``torch.func``: what a transform hands to a function stands for another tensor."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from typing import Any
 
 import torch
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
-
-from streamsan.autograd.unseen import Unseen
 
 _functorch: Any = torch._C._functorch
 
@@ -28,26 +26,3 @@ def inside(tensor: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor])
     if batch >= 0:
         return _functorch._add_batch_dim(changed, batch, level)  # type: ignore[no-any-return]
     return _functorch._wrap_for_grad(changed, level)  # type: ignore[no-any-return]
-
-
-def parts(tensor: torch.Tensor) -> list[torch.Tensor]:
-    """The tensors with memory of their own that `tensor` stands for; itself where it is one."""
-    if _functorch.is_functorch_wrapped_tensor(tensor):
-        below = [_functorch.get_unwrapped(tensor)]
-    elif _functorch.is_legacy_batchedtensor(tensor):
-        below = [_without_batches(tensor)]
-    elif hasattr(type(tensor), "__tensor_flatten__"):
-        below = [getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]]  # type: ignore[attr-defined]
-    else:
-        return [tensor]
-    return [part for inner in below for part in parts(inner)]
-
-
-def _without_batches(tensor: torch.Tensor) -> torch.Tensor:
-    """A view of what the batched tensors of ``is_grads_batched`` have below; its shape is free."""
-    depth = torch._C._vmapmode_increment_nesting() - 1
-    torch._C._vmapmode_decrement_nesting()
-    with Unseen(), torch.no_grad():
-        for level in range(depth, 0, -1):
-            tensor = torch._remove_batch_dim(tensor, level, 1, 0)
-    return tensor

@@ -8,6 +8,9 @@ from typing import Any
 
 import torch
 
+from streamsan.virtual.face import current
+from streamsan.virtual.memory import NOWHERE
+
 
 def install() -> None:
     """Put the backend, and what depends on it, in place. Nothing where torch has no distributed."""
@@ -15,9 +18,11 @@ def install() -> None:
         return
     from torch.distributed import distributed_c10d
 
+    from streamsan.virtual.face.nccl import batch_norm
     from streamsan.virtual.face.nccl.calls import ProcessGroupNCCL
     from streamsan.virtual.face.nccl.reducer import Reducer
 
+    batch_norm.install()
     ProcessGroupNCCL.__module__ = distributed_c10d.__name__
     public: Any = torch.distributed
     module: Any = distributed_c10d
@@ -29,6 +34,8 @@ def install() -> None:
         setattr(public, name, value)
     native: Any = torch._C._distributed_c10d
     native.ProcessGroupNCCL = ProcessGroupNCCL
+    for name in ("barrier", "monitored_barrier"):
+        setattr(native.ProcessGroup, name, _of_the_host(getattr(native.ProcessGroup, name)))
     module._NCCL_AVAILABLE = True
     module.default_pg_nccl_timeout = public.constants.default_pg_timeout
     public.Reducer = Reducer
@@ -70,6 +77,19 @@ def _on_host(verify: Callable[..., Any]) -> Callable[..., Any]:
         if isinstance(process_group, ProcessGroupNCCL):
             process_group = process_group.host_group()
         return verify(process_group, *args)
+
+    return call
+
+
+def _of_the_host(barrier: Callable[..., Any]) -> Callable[..., Any]:
+    """A barrier of a group for host tensors: the tensor that C++ makes for it is of the host, also
+    where the program used a device last. On a device the barrier would be put off.
+    """
+
+    @wraps(barrier)
+    def call(group: Any, *args: Any, **kwargs: Any) -> Any:
+        current.face().local.last = NOWHERE
+        return barrier(group, *args, **kwargs)
 
     return call
 
