@@ -99,7 +99,7 @@ class Lifetimes:
         shadow.guard(block.start, block.end, guard)
 
     def _guard(self, block: Block, thread: int) -> Clock:
-        """What all next owners of a block come after when `thread` frees it (M2, M5, M6, T1).
+        """What a free by `thread`, or all next owners of the block, come after (M2, M5, M6, T1).
 
         M6: an arena knows no recorded streams, but for `frontier`, where such a block is foreign to
         every stream. What `host-sync` and `event` order is in the trace by itself.
@@ -175,7 +175,6 @@ class Lifetimes:
 
     def _release(self, block: Block, record: Free) -> None:
         """Rule M4: the free comes after what M2 and T1 say of other frees."""
-        block.threads.add(record.thread)
-        guard = self._order.memory_guard(block.threads, block.recorded)
+        guard = self._guard(block, record.thread)
         clock = self._point(block, "free", record.thread, record.stack, [guard])
         block.released = clock.copy()
