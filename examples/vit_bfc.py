@@ -213,7 +213,20 @@ def main() -> None:
     shape = SMALL if args.small else VIT_B_16
     if args.batch:
         shape = Shape(**{**vars(shape), "batch": args.batch})
+    if args.images:
+        check_images(args.images, parser)
     train(args, shape)
+
+
+def check_images(folder: Path, parser: argparse.ArgumentParser) -> None:
+    """Leave with a message where `from_folder` could not read images from there."""
+    if not any(folder.glob("*/*")):
+        parser.error(f"{folder} is not a folder with one folder of images for each class")
+    try:
+        import PIL  # noqa: F401
+        import torchvision  # noqa: F401
+    except ImportError:
+        parser.error("--images needs two packages: pip install pillow torchvision")
 
 
 if __name__ == "__main__":
