@@ -1,4 +1,4 @@
-"""What all allocators say of themselves: figures, and a list of their segments."""
+"""What allocators have in common: marks of streams, figures, and a list of their segments."""
 
 from __future__ import annotations
 
@@ -13,6 +13,16 @@ class Accounted:
     def __init__(self) -> None:
         self._segments: dict[int, Block] = {}
         self._stats = Statistics()
+
+    def record_stream(self, block: Block, stream: int) -> None:
+        """Note that `stream` uses `block` as well as its owner (rule M2).
+
+        The owner itself needs no note. Raises ValueError where the block is not live.
+        """
+        if not block.allocated:
+            raise ValueError(f"not a live block: {block!r}")
+        if stream != block.stream and stream not in block.users:
+            block.users.append(stream)
 
     def stats(self) -> Statistics:
         """Copy the figures as of now."""

@@ -52,16 +52,6 @@ class Arena(Accounted, ABC):
 
     # -- the contract -----------------------------------------------------------------------------
 
-    def record_stream(self, block: Block, stream: int) -> None:
-        """Note that `stream` uses `block` as well as its owner.
-
-        The owner itself needs no note. Raises ValueError where the block is not live.
-        """
-        if not block.allocated:
-            raise ValueError(f"not a live block: {block!r}")
-        if stream != block.stream and stream not in block.users:
-            block.users.append(stream)
-
     def retain_pool(self, pool: int) -> None:
         """Raise CaptureRefused: there are no private pools (rule G3)."""
         raise CaptureRefused(self.name)
@@ -73,6 +63,14 @@ class Arena(Accounted, ABC):
         raise CaptureRefused(self.name)
 
     end_capture = begin_capture
+
+    def _rounded(self, size: int, unit: int, pool: int) -> int:
+        """What a request takes, in multiples of `unit`. Raises ValueError and CaptureRefused."""
+        if size <= 0:
+            raise ValueError(f"cannot allocate {size} bytes")
+        if pool:
+            raise CaptureRefused(self.name)
+        return -(-size // unit) * unit
 
     # -- blocks -----------------------------------------------------------------------------------
 

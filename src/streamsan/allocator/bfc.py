@@ -13,7 +13,7 @@ from typing import TypedDict
 
 from streamsan.allocator._arena import Arena
 from streamsan.allocator._segments import blocks_of
-from streamsan.allocator.contract import Block, CaptureRefused, Driver, Streams
+from streamsan.allocator.contract import Block, Driver, Streams
 from streamsan.allocator.policies import Policy
 
 GRANULE = 256
@@ -64,11 +64,7 @@ class BfcAllocator(Arena):
 
         Raises OutOfMemory, ValueError where `size` is not positive, and CaptureRefused.
         """
-        if size <= 0:
-            raise ValueError(f"cannot allocate {size} bytes")
-        if pool:
-            raise CaptureRefused(self.name)
-        rounded = -(-size // GRANULE) * GRANULE
+        rounded = self._rounded(size, GRANULE, pool)
         if self._policy.poll():
             self._merge_apart()
         block = self._find(rounded, stream) or self._find_more(size, rounded, stream)

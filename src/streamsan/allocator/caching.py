@@ -113,16 +113,6 @@ class CachingAllocator(Accounted):
         else:
             self._give_up(block)
 
-    def record_stream(self, block: Block, stream: int) -> None:
-        """Note that `stream` uses `block` as well as its owner (rule M2).
-
-        The owner itself needs no note. Raises ValueError where the block is not live.
-        """
-        if not block.allocated:
-            raise ValueError(f"not a live block: {block!r}")
-        if stream != block.stream and stream not in block.users:
-            block.users.append(stream)
-
     def retain_pool(self, pool: int) -> None:
         """Count one more graph that uses a private pool; a first allocation from it does too."""
         self._pool_users[pool] = self._pool_users.get(pool, 0) + 1

@@ -12,7 +12,7 @@ from bisect import bisect_left, insort
 
 from streamsan.allocator._arena import Arena
 from streamsan.allocator._segments import blocks_of
-from streamsan.allocator.contract import Block, CaptureRefused, Driver, Streams
+from streamsan.allocator.contract import Block, Driver, Streams
 from streamsan.allocator.policies import Event
 
 UNIT = 512
@@ -40,11 +40,7 @@ class StreamOrderedAllocator(Arena):
 
         Raises OutOfMemory, ValueError where `size` is not positive, and CaptureRefused.
         """
-        if size <= 0:
-            raise ValueError(f"cannot allocate {size} bytes")
-        if pool:
-            raise CaptureRefused(self.name)
-        rounded = -(-size // UNIT) * UNIT
+        rounded = self._rounded(size, UNIT, pool)
         block = self._find(rounded, stream)
         if block is None:
             block = self._grow(size, rounded, stream)
