@@ -50,7 +50,7 @@ lint: $(STAMP)
 	$(BIN)/codespell
 
 exact: $(STAMP)
-	HYPOTHESIS_PROFILE=long OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) tests/exact
+	$(BIN)/python tools/exact.py --processes $(WORKERS)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/check.py

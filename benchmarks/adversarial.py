@@ -11,6 +11,7 @@ which the process grew in the tenths after the first, and what history the repor
 
     python benchmarks/adversarial.py
     python benchmarks/adversarial.py --scale 0.01 records:constant torch:views
+    python benchmarks/adversarial.py --markdown
 """
 
 from __future__ import annotations
@@ -113,11 +114,35 @@ def table(name: str, operations: int, lines: list[dict[str, object]]) -> Iterato
     costs = [float(str(line["microseconds"])) for line in tenths]
     sizes = [int(str(line["bytes"])) for line in tenths]
     yield f"{name}: {operations:,} operations, {end['verdict']}"
-    yield "  microseconds an operation, by tenth: " + " ".join(f"{cost:.1f}" for cost in costs)
+    yield "  microseconds an operation, by tenth: " + " ".join(map(_short, costs))
     yield f"  {sizes[-1] / MIB:,.0f} MiB, {(sizes[-1] - sizes[0]) / MIB:,.0f} since the first tenth"
     blind = end["blind_spots"]
     assert isinstance(blind, list)
     yield from (f"  {text}" for text in blind if "forgotten" in text or "at once" in text)
+
+
+def row(name: str, operations: int, lines: list[dict[str, object]]) -> str:
+    """The same as a row of a table in Markdown, without what the report says."""
+    costs = [float(str(line["microseconds"])) for line in lines[:-1]]
+    sizes = [int(str(line["bytes"])) for line in lines[:-1]]
+    later = costs[1:] or costs
+    return (
+        f"| `{name}` | {_what(name)} | {operations:,} | {_short(costs[0])}, {_short(later[0])},"
+        f" {_short(costs[-1])} | {_short(min(later))} to {_short(max(later))}"
+        f" | {sizes[-1] / MIB:,.0f} | {(sizes[-1] - sizes[0]) / MIB:,.0f} |"
+    )
+
+
+def _what(name: str) -> str:
+    """What a program does, in the words of its docstring's first sentence."""
+    kind, short = name.split(":")
+    program = RECORDS[short][0] if kind == "records" else PROGRAMS[short][0]
+    function = program.func if isinstance(program, partial) else program
+    return str(function.__doc__).partition(".")[0].replace("\n", " ")
+
+
+def _short(microseconds: float) -> str:
+    return f"{microseconds:,.1f}" if microseconds < 100 else f"{microseconds:,.0f}"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -125,6 +150,7 @@ def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(description="Run programs that strain the checker at full size.")
     p.add_argument("programs", nargs="*", metavar="PROGRAM", help="records:NAME or torch:NAME")
     p.add_argument("--scale", type=float, default=1.0, help="the part of the full size to run")
+    p.add_argument("--markdown", action="store_true", help="rows of a table instead")
     p.add_argument("--alone", nargs=2, metavar=("NAME", "OPERATIONS"), help=argparse.SUPPRESS)
     return p
 
@@ -144,7 +170,8 @@ def main() -> None:
         operations = max(TENTHS, int(known[name] * args.scale))
         kind, short = name.split(":")
         lines = (run_records if kind == "records" else run_torch)(short, operations)
-        for text in table(name, operations, lines):
+        told = [row(name, operations, lines)] if args.markdown else table(name, operations, lines)
+        for text in told:
             print(text, flush=True)
 
 

@@ -9,10 +9,14 @@ Three programs, each as long as asked for:
   on another, in order.
 
 A tenth at a time, so that it shows whether the cost stays flat. Only `Checker.feed` is timed, in
-seconds of this process on its core, so that other work on the machine does not count.
+seconds of this process on its core, so that other work on the machine does not count. With
+``--beside`` the checker runs in a process beside this one: what handing over the records costs this
+process, and what the other one does with them (decode, check, write a trace or none), which is
+timed in here.
 
     python benchmarks/check.py
     python benchmarks/check.py training --operations 10000000
+    python benchmarks/check.py --beside
     python benchmarks/check.py training --operations 60000 --write run.streamsan
     streamsan check --jobs 2 run.streamsan
 """
@@ -55,7 +59,9 @@ from streamsan.model.records import (  # noqa: E402
     StreamSync,
     ThreadDef,
 )
-from streamsan.trace import Writer  # noqa: E402
+from streamsan.session._beside import BesideChecker  # noqa: E402
+from streamsan.session._local import LocalChecker  # noqa: E402
+from streamsan.trace import Writer, decode, encode  # noqa: E402
 
 THREAD, STREAMS, SIZE, SITES = 0, 64, 1 << 20, 40
 BUFFER = 8 << 20
@@ -182,6 +188,44 @@ def measure(name: str, program: Iterator[list[AnyRecord]], operations: int) -> N
         print(f"  {text}")
 
 
+def measure_beside(name: str, program: Iterator[list[AnyRecord]], operations: int) -> None:
+    """Hand `operations` of a program to a checker beside this process; do as that one does, too."""
+    records: list[AnyRecord] = []
+    ops: list[Operation] = []
+    for some in program:
+        records += some
+        ops += [item for item in some if type(item) is Operation]
+        if len(ops) >= operations:
+            break
+    accesses = sum(len(op.accesses) for op in ops)
+    gc.freeze()
+    print(f"{name}: {len(records):,} records, {len(ops):,} operations, {accesses:,} accesses")
+    beside = BesideChecker()
+    feed, spent = beside.feed, time.process_time()
+    for item in records:
+        feed(item)
+    spent = (time.process_time() - spent) * 1e6
+    beside.close()
+    print(
+        f"  in the program: {spent / len(records):.2f} us a record,"
+        f" {spent / len(ops):.2f} us an operation with all that belongs to it"
+    )
+    told = beside.report()
+    arrays = [raw for at in range(0, len(records), 1024) for raw in encode(records[at : at + 1024])]
+    with tempfile.TemporaryDirectory() as folder:
+        for path in (None, Path(folder) / "run.streamsan"):
+            local = LocalChecker(path)
+            spent = time.process_time()
+            for raw in arrays:
+                local.feed_all(decode(raw))
+            local.close()
+            spent = time.process_time() - spent
+            if not local.report() == told or told.summary.internal_errors:
+                raise SystemExit(f"{name} has two reports: {local.report()}, {told}")
+            kind = "with a trace" if path else "no trace"
+            print(f"  beside it, {kind}: {accesses / spent:,.0f} accesses a second")
+
+
 def write(path: Path, program: Iterator[list[AnyRecord]], operations: int) -> None:
     """Write `operations` of a program to a new trace."""
     writer, done = Writer(path), 0
@@ -205,6 +249,7 @@ def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(description="Measure the checker.")
     p.add_argument("programs", nargs="*", metavar="PROGRAM", help="training, streams, ranges")
     p.add_argument("--operations", type=int, default=200_000)
+    p.add_argument("--beside", action="store_true", help="check in a process beside this one")
     p.add_argument("--write", type=Path, metavar="FILE", help="write a trace, and check nothing")
     p.add_argument("--trace", type=Path, help="a recorded training instead of one made now")
     return p
@@ -224,7 +269,7 @@ def main() -> None:
         if args.write:
             write(args.write, programs[name](), args.operations)
             return
-        measure(name, programs[name](), args.operations)
+        (measure_beside if args.beside else measure)(name, programs[name](), args.operations)
 
 
 if __name__ == "__main__":

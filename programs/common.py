@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import random
 from collections.abc import Iterable
 
@@ -23,7 +24,11 @@ def options(description: str | None, steps: int = 6) -> argparse.Namespace:
     p.add_argument("--device", default=default, choices=("cuda", "cpu"))
     p.add_argument("--steps", type=int, default=steps)
     p.add_argument("--small", action="store_true", help="sizes for a CPU")
+    p.add_argument("--deterministic", action="store_true", help="the same figures in every run")
     args = p.parse_args()
+    if args.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True, warn_only=True)
     random.seed(0)
     torch.manual_seed(0)
     torch.backends.cudnn.deterministic = True

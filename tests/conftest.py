@@ -12,8 +12,9 @@ from hypothesis import settings
 # The same examples in every run, so that a change is to blame for what it breaks. New ones come
 # with HYPOTHESIS_PROFILE=default, and each one that fails becomes a test of its own.
 settings.register_profile("same", derandomize=True, database=None, deadline=None)
-# 20,000 new ones of each property in tests/exact: what `make exact` runs.
-settings.register_profile("long", max_examples=20_000, database=None, deadline=None)
+# New ones of each property in tests/exact, 20,000 if not said otherwise: what `make exact` runs.
+LONG = int(os.environ.get("EXACT_EXAMPLES", "20000"))
+settings.register_profile("long", max_examples=LONG, database=None, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -35,7 +35,7 @@ def _row(case: Case) -> str:
         part if part[0].isdigit() and len(part) < 3 else f"`{part}`"
         for part in case.name.split(", ")
     )
-    expected = case.expected + (" (its own tool misses it)" if case.fails else "")
+    expected = case.expected + (" (marked there as failing)" if case.fails else "")
     ours = case.verdict() + (f" ({case.differs})" if case.differs else "")
     return f"| {name} | {case.text} | {expected} | {ours} |"
 

@@ -15,11 +15,11 @@ from pathlib import Path
 Pair = tuple[int, int]
 """Two line numbers, the lower one first."""
 
-VERDICTS = ("race", "clean", "latent")
+VERDICTS = ("race", "clean", "latent", "possible")
 FIELDS = ("kind", "verdict", "source", "twin", "why")
 """Header fields of every labelled program; those of this repository have ``rule`` as well."""
 
-_MARKER = re.compile(r"#\s*(RACE|LATENT|MAYBE)((?:\s+[A-Za-z0-9]+)+)\s*$")
+_MARKER = re.compile(r"#\s*(RACE|LATENT|POSSIBLE|MAYBE)((?:\s+[A-Za-z0-9]+)+)\s*$")
 _FIELD = re.compile(r"([a-z]+): (.+)")
 _RULE_ROW = re.compile(r"^\| ([A-Z]\d{1,2}) \|", re.MULTILINE)
 _KIND = re.compile(r"R\d\d(-[A-Z0-9]+)+")
@@ -31,13 +31,16 @@ class LabelError(Exception):
 
 @dataclass(frozen=True)
 class Case:
-    """A labelled program. `race`, `latent` and `maybe` are the pairs that its markers name."""
+    """A labelled program. `race`, `latent`, `possible` and `maybe` are the pairs that its markers
+    name.
+    """
 
     path: Path
     fields: dict[str, str]
     race: frozenset[Pair]
     latent: frozenset[Pair]
     maybe: frozenset[Pair]
+    possible: frozenset[Pair] = frozenset()
 
     @property
     def name(self) -> str:
@@ -81,7 +84,7 @@ def read_case(path: Path) -> Case:
     def pairs(marker: str) -> frozenset[Pair]:
         return frozenset(_pair(path, marker, *entry) for entry in lines[marker].items())
 
-    return Case(path, fields, pairs("RACE"), pairs("LATENT"), pairs("MAYBE"))
+    return Case(path, fields, pairs("RACE"), pairs("LATENT"), pairs("MAYBE"), pairs("POSSIBLE"))
 
 
 def find_cases(paths: Iterable[Path]) -> list[Case]:
@@ -146,8 +149,8 @@ def _own_faults(case: Case) -> list[str]:
         found.append(f"its name does not end with _{verdict}")
     if not _KIND.fullmatch(fields.get("kind", "")):
         found.append(f"{fields.get('kind')!r} is not a kind")
-    expected = (verdict == "race", verdict == "latent")
-    if (bool(case.race), bool(case.latent)) != expected:
+    expected = tuple(verdict == sort for sort in ("race", "latent", "possible"))
+    if (bool(case.race), bool(case.latent), bool(case.possible)) != expected:
         found.append(f"its markers do not say {verdict}")
     return found
 

@@ -41,7 +41,7 @@ _FIELD = re.compile(r"^(needs|device): (.+)$", re.MULTILINE)
 _SHARED = ("common", "transformer")
 _LIBRARIES = (
     "torchvision", "timm", "transformers", "accelerate", "peft", "lightning", "torch-geometric",
-    "gpytorch", "botorch", "torchdiffeq", "cupy-cuda13x",
+    "gpytorch", "botorch", "torchdiffeq", "torchaudio", "e3nn", "jax", "cupy-cuda13x",
 )  # fmt: skip
 
 
@@ -191,6 +191,7 @@ def run_program(program: Program, options: argparse.Namespace, folder: Path) -> 
         return [Row(name, "", skipped="needs a real GPU")]
     sizes = ["--small"] if virtual or options.small else []
     sizes += ["--steps", str(options.steps)] if options.steps else []
+    sizes += ["--deterministic"] if options.deterministic else []
     script = [str(program.path), *sizes, "--device"]
     bare_command = [sys.executable, *script, "cpu" if virtual else "cuda"]
     bare = again = run(bare_command, options.timeout)
@@ -280,6 +281,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--device", choices=("virtual", "cuda"), default="virtual")
     parser.add_argument("--schedule", action="append", help="of the virtual GPU; may be repeated")
     parser.add_argument("--small", action="store_true", help="small sizes on a real GPU too")
+    parser.add_argument(
+        "--deterministic", action="store_true", help="ask torch for the same figures in every run"
+    )
     parser.add_argument("--steps", type=int, help="training steps, by default those of the program")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="programs at a time")
     parser.add_argument("--timeout", type=float, default=200.0, help="seconds for one run")

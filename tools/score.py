@@ -120,10 +120,10 @@ def score_case(case: Case, run: Runner) -> Score:
 def judge(case: Case, outcome: Outcome) -> Score:
     """Compare the pairs of lines in a report with those that the markers of `case` ask for.
 
-    A latent race may be reported as a race. The exit status must be 66 when the report holds
-    races and 0 when it does not; with latent findings alone, either.
+    A latent or a possible race may be reported as a race. The exit status must be 66 when the
+    report holds races and 0 when it does not; with latent findings alone, either.
     """
-    want = case.race | case.latent
+    want = case.race | case.latent | case.possible
     rule = (case.rules or ("none",))[0]
     score = Score(case.name, rule, case.fields.get("kind", ""), len(want), error=outcome.error)
     if outcome.report is None:
@@ -131,8 +131,10 @@ def judge(case: Case, outcome: Outcome) -> Score:
         return score
     races = reported_pairs(outcome.report, case, "races")
     latent = reported_pairs(outcome.report, case, "latent")
-    score.missed = sorted((case.race - races) | (case.latent - latent - races))
-    score.false = sorted((races | latent) - want - case.maybe)
+    possible = reported_pairs(outcome.report, case, "possible")
+    missed = (case.race - races) | (case.latent - latent - races)
+    score.missed = sorted(missed | (case.possible - possible - races))
+    score.false = sorted((races | latent | possible) - want - case.maybe)
     allowed = {RACES_STATUS} if races else {0, RACES_STATUS} if latent else {0}
     if outcome.status not in allowed:
         score.error = f"exit status {outcome.status}"
@@ -140,7 +142,7 @@ def judge(case: Case, outcome: Outcome) -> Score:
 
 
 def reported_pairs(report: dict[str, Any], case: Case, key: str) -> set[Pair]:
-    """Pairs of lines of the findings under `key` (``races`` or ``latent``) of a report."""
+    """Pairs of lines of the findings of a report under ``races``, ``latent`` or ``possible``."""
     pairs = set()
     for finding in report.get(key, []):
         numbers = []

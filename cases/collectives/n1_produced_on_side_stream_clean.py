@@ -5,7 +5,6 @@ kind: R07-COLL-INFLIGHT
 verdict: clean
 source: own
 twin: n1_produced_on_side_stream_race
-only: virtual
 why: the collective comes after the work of the stream that is current at the call.
 """
 

@@ -5,7 +5,6 @@ kind: R07-COLL-INFLIGHT
 verdict: race
 source: own
 twin: n1_produced_on_side_stream_clean
-only: virtual
 why: the collective comes after the stream that is current at the call, and no other.
 """
 

@@ -5,7 +5,6 @@ kind: R07-COLL-INFLIGHT
 verdict: clean
 source: own
 twin: n1_raw_buffer_reused_race
-only: virtual
 why: record_stream keeps the block from the next tensor until the collective is done.
 """
 

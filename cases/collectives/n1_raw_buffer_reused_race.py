@@ -5,7 +5,6 @@ kind: R07-COLL-INFLIGHT
 verdict: race
 source: own
 twin: n1_raw_buffer_reused_clean
-only: virtual
 why: torch.cuda.nccl keeps nothing alive, and the side stream still reads the block.
 """
 

@@ -5,7 +5,6 @@ kind: R07-COLL-INFLIGHT
 verdict: clean
 source: own
 twin: n1_two_communicators_race
-only: virtual
 why: the second collective comes after the current stream, and that after the first.
 """
 

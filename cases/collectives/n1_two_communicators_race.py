@@ -5,7 +5,6 @@ kind: R07-COLL-INFLIGHT
 verdict: race
 source: own
 twin: n1_two_communicators_clean
-only: virtual
 why: each group has a stream of its own, and nothing orders the second after the first.
 """
 

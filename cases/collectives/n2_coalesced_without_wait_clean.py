@@ -5,7 +5,6 @@ kind: R07-COLL-INFLIGHT
 verdict: clean
 source: own
 twin: n2_coalesced_without_wait_race
-only: virtual
 why: one wait covers all collectives of the block.
 """
 

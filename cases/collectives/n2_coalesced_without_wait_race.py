@@ -5,7 +5,6 @@ kind: R07-COLL-INFLIGHT
 verdict: race
 source: own
 twin: n2_coalesced_without_wait_clean
-only: virtual
 why: the collectives are issued where the block ends, and only its handle orders anything.
 """
 

@@ -5,7 +5,6 @@ kind: R07-COLL-INFLIGHT
 verdict: clean
 source: own
 twin: n2_future_value_race
-only: virtual
 why: waiting for the future orders the current stream.
 """
 

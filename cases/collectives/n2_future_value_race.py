@@ -5,7 +5,6 @@ kind: R07-COLL-INFLIGHT
 verdict: race
 source: own
 twin: n2_future_value_clean
-only: virtual
 why: the future is complete at once, and its value comes without any order.
 """
 

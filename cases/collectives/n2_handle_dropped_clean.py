@@ -5,7 +5,6 @@ kind: R07-COLL-INFLIGHT
 verdict: clean
 source: own
 twin: n2_handle_dropped_race
-only: virtual
 why: the blocking form orders the current stream after the collective.
 """
 

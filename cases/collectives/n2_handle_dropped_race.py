@@ -5,7 +5,6 @@ kind: R07-COLL-INFLIGHT
 verdict: race
 source: own
 twin: n2_handle_dropped_clean
-only: virtual
 why: without its handle nothing orders the default stream after the communicator's.
 """
 

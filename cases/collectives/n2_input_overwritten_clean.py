@@ -5,7 +5,6 @@ kind: R07-COLL-INFLIGHT
 verdict: clean
 source: own
 twin: n2_input_overwritten_race
-only: virtual
 why: wait() comes before the fill.
 """
 

@@ -5,7 +5,6 @@ kind: R07-COLL-INFLIGHT
 verdict: race
 source: own
 twin: n2_input_overwritten_clean
-only: virtual
 why: the fill on the default stream writes what the communicator's stream still reads.
 """
 

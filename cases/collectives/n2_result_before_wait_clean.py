@@ -5,7 +5,6 @@ kind: R07-COLL-INFLIGHT
 verdict: clean
 source: own
 twin: n2_result_before_wait_race
-only: virtual
 why: wait() orders the default stream after the communicator's.
 """
 

@@ -5,7 +5,6 @@ kind: R07-COLL-INFLIGHT
 verdict: race
 source: own
 twin: n2_result_before_wait_clean
-only: virtual
 why: the update on the default stream reads what the communicator's stream still writes.
 """
 

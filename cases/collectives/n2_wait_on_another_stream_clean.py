@@ -5,7 +5,6 @@ kind: R07-COLL-INFLIGHT
 verdict: clean
 source: own
 twin: n2_wait_on_another_stream_race
-only: virtual
 why: wait() orders the default stream, on which the result is used.
 """
 

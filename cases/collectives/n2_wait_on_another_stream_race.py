@@ -5,7 +5,6 @@ kind: R07-COLL-INFLIGHT
 verdict: race
 source: own
 twin: n2_wait_on_another_stream_clean
-only: virtual
 why: wait() orders the stream that is current then, and no other.
 """
 

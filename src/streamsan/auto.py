@@ -51,6 +51,7 @@ def _start(settings: Settings) -> None:
         schedule=settings.schedule,
         allocator=settings.allocator,
         engine=settings.engine,
+        driver=settings.driver,
         memory=settings.memory,
         arguments=tuple(sys.argv),
     )

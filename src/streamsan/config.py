@@ -20,6 +20,7 @@ from streamsan.errors import UsageError
 from streamsan.session import (
     parse_count,
     parse_device,
+    parse_driver,
     parse_engine,
     parse_jobs,
     parse_memory,
@@ -45,6 +46,7 @@ class Settings:
     schedule: str = "program"
     allocator: str = DEFAULT
     engine: str = ""
+    driver: str = "auto"
     format: str = "text"
     output: Path | None = None
     trace: Path | None = None
@@ -132,6 +134,13 @@ OPTIONS = (
         parse_engine,
     ),
     Option(
+        "driver",
+        "watch the driver's calls on a real GPU, for kernels launched outside of torch "
+        "(default: auto, once CuPy, numba, JAX or PyCUDA is imported)",
+        "auto|on|off",
+        parse_driver,
+    ),
+    Option(
         "format",
         f"form of the report: {', '.join(report.FORMATS)} (default: text)",
         "NAME",
@@ -151,7 +160,7 @@ OPTIONS = (
         _parse_path,
     ),
     Option("fail_fast", "end the program at its first race"),
-    Option("strict", "exit 66 for latent races and misuse too, 1 for internal errors"),
+    Option("strict", "exit 66 for latent and possible races and misuse too, 1 for internal errors"),
     Option("force", "overwrite the file of --output"),
     Option(
         "jobs",
@@ -163,7 +172,7 @@ OPTIONS = (
     Option("verbose", "show whole stacks, and with --engine the backward passes", short="-v"),
 )
 
-RECORDING = ("device", "devices", "memory", "schedule", "allocator", "engine")
+RECORDING = ("device", "devices", "memory", "schedule", "allocator", "engine", "driver")
 CHECKING = ("jobs",)
 REPORTING = ("format", "output", "strict", "force", "all", "verbose")
 

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
+from streamsan.allocator import caching
+from streamsan.allocator.contract import CaptureRefused
 from streamsan.model import records as r
 from streamsan.virtual.devices import Live
+from streamsan.virtual.executable import ExecutableGraph
 from streamsan.virtual.gpu import Gpu
+from streamsan.virtual.graph import Capture
 from streamsan.virtual.observer import Nobody
 from streamsan.virtual.schedule import parse
 from streamsan.virtual.streams import Event, Stream, Task
-from tests.exact.machine import Byte, addresses
-from tests.exact.values import Outcome, Seen, Values, compute, outcome
-from tests.unit.builder import Bytes, Trace
+from tests.exact.machine import Byte
+from tests.exact.programs import Action, Program, Setup
+from tests.exact.values import Outcome, Seen, Values, compute, modes, name, outcome
+from tests.unit.builder import Bytes, Trace, access
 
 
 class _Watcher(Nobody):
@@ -42,6 +50,30 @@ class _Watcher(Nobody):
         assert trace is not None
         return trace.new_timeline(device, handle, blocking, default, name)
 
+    def operation(
+        self, kind: int, name: str, timeline: int, accesses: tuple[r.Access, ...], **extra: Any
+    ) -> None:
+        trace = self._trace()
+        assert trace is not None
+        trace.note(timeline, r.OpKind(kind), accesses, name=name, **extra)
+
+
+SEGMENT = 512
+"""Bytes of a driver's segment, one block: a quarantine looks for what is free again each time."""
+
+
+def driven(
+    setup: Setup, actions: Sequence[Action], schedule: str, allocator: str = "caching"
+) -> DrivenTrace:
+    """A program, performed by the virtual machine under a schedule, to its end."""
+    with pytest.MonkeyPatch.context() as patch:
+        if allocator == "quarantine":
+            patch.setattr(caching, "SMALL_SEGMENT", SEGMENT)
+        trace = DrivenTrace(schedule, allocator)
+        Program(setup, actions, trace=trace)
+        trace.finish()
+    return trace
+
 
 class DrivenTrace(Trace):
     """A trace of the virtual machine under a schedule. Blocks are those of its own allocators;
@@ -55,6 +87,7 @@ class DrivenTrace(Trace):
         self._events: dict[int, Event] = {}
         self._live: dict[int, tuple[Live, Byte]] = {}
         self._launches: dict[int, Task | None] = {}
+        self._graphs: dict[int, ExecutableGraph] = {}
         self._memory: Values = {}
         self._seen: Seen = {}
         super().__init__()
@@ -76,6 +109,8 @@ class DrivenTrace(Trace):
             self._watcher = _Watcher(self)
             self._watcher.by = self.main
             self._gpu = Gpu(self._watcher, parse(self._schedule), 2, 64 << 20, self._allocator)
+            for device in self._gpu.devices if self._allocator == "quarantine" else ():
+                vars(device.allocator)["_streams"].fill = self._fill
         return self._gpu
 
     def stream(self, *_: Any, **kind: Any) -> int:
@@ -98,6 +133,13 @@ class DrivenTrace(Trace):
 
     # Works
 
+    def note(
+        self, timeline: int, kind: r.OpKind, accesses: Sequence[r.Access], **more: Any
+    ) -> None:
+        """Append an operation that the machine tells of by itself."""
+        at, by = self._watcher.at, self._watcher.by
+        super().op(timeline, line=at, thread=by, kind=kind, touched=accesses, **more)
+
     def op(
         self,
         timeline: int,
@@ -112,21 +154,25 @@ class DrivenTrace(Trace):
         before = len(self.records)
         for mode in more.keys() & {"read", "write", "update"}:
             space, more[mode] = self._placed(space, more[mode])
+        more["touched"] = [self._moved(touched) for touched in more.get("touched", ())]
         stack = super().op(timeline, line=line, thread=thread, kind=kind, space=space, **more)
         self._at(stack, thread)
         op = next(x for x in self.records[before:] if isinstance(x, r.Operation))
-        modes: dict[Byte, int] = {}
-        for access in op.accesses:
-            for address in addresses(access):
-                modes[space, address] = modes.get((space, address), 0) | access.mode
+        touched = modes(op.accesses)
+        stream = self._streams.get(timeline)
+        capture = stream.capture if stream is not None else None
+        launch_of = capture.seed(lambda: self._watcher.at) if isinstance(capture, Capture) else 0
 
         def work() -> None:
-            compute(stack, modes, self._memory, self._seen)
+            launch = capture.seeds[launch_of] if isinstance(capture, Capture) else r.NONE
+            compute(name(stack, launch), touched, self._memory, self._seen)
 
-        if kind == r.OpKind.HOST:
+        if stream is None:
             work()
             return stack
-        stream = self._streams[timeline]
+        if isinstance(capture, Capture):
+            capture.accesses.extend(op.accesses)
+        self.gpu.used(stream, op.accesses)
         launch = kind == r.OpKind.GRAPH_LAUNCH
         self.gpu.submit(stream, work, (self._launches.get(op.graph),) if launch else ())
         if launch:  # G4
@@ -143,6 +189,12 @@ class DrivenTrace(Trace):
                 ]
                 return live.space, moved
         return space, places
+
+    def _moved(self, touched: r.Access) -> r.Access:
+        """The same for one access."""
+        place = (touched.address, touched.address + touched.run)
+        space, moved = self._placed(touched.space, [place])
+        return access(moved[0], touched.mode, space)
 
     # Order
 
@@ -196,6 +248,7 @@ class DrivenTrace(Trace):
     def alloc(self, start: int, end: int, stream: int | None = None, **more: Any) -> int:
         """A block of the machine's own allocators, filled by its owner."""
         space, thread = more.get("space", 0), more.get("thread")
+        where: dict[str, Any] = {}
         self._at(more.get("line"), thread)
         if space == r.HOST:
             live = self.gpu.allocate_pinned(end - start)
@@ -204,15 +257,65 @@ class DrivenTrace(Trace):
             by, kind = self.default if stream is None else stream, r.OpKind.KERNEL
             owner = self._streams[by]
             live = self.gpu.allocate(owner.device, end - start, owner)
+            if isinstance(owner.capture, Capture):
+                where = {"graph": owner.capture.number, "captured": True}
         self._live[live.number] = (live, (space, start))
-        self.op(by, write=[(start, end)], thread=thread, kind=kind, space=space)
+        self.op(by, write=[(start, end)], thread=thread, kind=kind, space=space, **where)
         return live.number
 
     def free(self, block: int, line: int | None = None, thread: int | None = None) -> int:
         """Give a block back."""
         stack = self._at(line, thread)
-        self.gpu.drop(self._live.pop(block)[0])
+        live, _ = self._live.pop(block)
+        self._going = live
+        self.gpu.drop(live)
         return stack
+
+    def _fill(self, stream: int, address: int, _: int) -> None:
+        """What a quarantine does to the block that goes, as far as the program had asked for it."""
+        space, size, stack = self._going.space, self._going.block.requested, self._watcher.at
+        whole = {(space, address + at): int(r.Mode.WRITE) for at in range(size)}
+
+        def work() -> None:
+            compute(name(stack), whole, self._memory, self._seen)
+
+        self.gpu.submit(self.gpu.numbered[stream], work)
+
+    def empty_cache(self, thread: int | None = None) -> None:
+        """Give the machine's cached memory back to its driver."""
+        self._at(None, thread)
+        self.gpu.empty_cache()
+
+    # Graphs
+
+    def begin_capture(
+        self, stream: int, thread: int | None = None, pool_of: int = r.NONE
+    ) -> int | None:
+        """Begin a capture of the machine, if its allocator bears one."""
+        self._at(None, thread)
+        shared = self._graphs.get(pool_of)
+        pool = shared.pool if shared is not None else self.gpu.observer.next_number()
+        try:
+            graph = ExecutableGraph(self.gpu, pool, self._streams[stream])
+        except CaptureRefused:
+            return None
+        self._graphs[graph.capture.number] = graph
+        return graph.capture.number
+
+    def end_capture(self, graph: int) -> None:
+        """End it."""
+        self._graphs[graph].end()
+
+    def launch(self, graph: int, stream: int, thread: int | None = None) -> int:
+        """Launch a graph of the machine; the line."""
+        stack = self._at(None, thread)
+        self._graphs[graph].launch(self._streams[stream], "launch")
+        return stack
+
+    def destroy_graph(self, graph: int, thread: int | None = None) -> None:
+        """Destroy a graph of the machine."""
+        self._at(None, thread)
+        self._graphs.pop(graph).destroy()
 
     def mark(self, block: int, stream: int, explicit: bool = True) -> None:
         """Tell the machine's allocator."""

@@ -29,22 +29,24 @@ class Step(NamedTuple):
 
 
 class Touch(NamedTuple):
-    """How a work touches a byte, and of which of the byte's tenures."""
+    """How a work touches a byte, and of which of the byte's tenures; `sure` leaves out guesses."""
 
     mode: int
     tenure: int
+    sure: int
 
 
 class Work(NamedTuple):
     """An operation: its agent, its stack (which names it), and all bytes that it touches.
 
-    `block` holds the block that each byte belonged to.
+    `block` holds the block that each byte belonged to, `nodes` what a launched graph captured.
     """
 
     agent: int
     stack: int
     touches: dict[Byte, Touch]
     block: dict[Byte, int]
+    nodes: tuple[r.Operation, ...] = ()
 
 
 class Block:
@@ -61,6 +63,7 @@ class Block:
             (record.space, at) for at in range(record.address, record.address + record.size)
         ]
         self.stream_ordered = record.allocator == "stream-ordered"
+        self.freed_in_order = self.stream_ordered or record.allocator == "quarantine"
         arena, _, policy = record.allocator.partition(":")
         self.policy = policy if arena == "bfc" else ""
 
@@ -68,15 +71,17 @@ class Block:
 class Tenure:
     """One ownership of a byte. `over` is where the memory may change hands (None: never told).
 
-    For a block that a stream-ordered allocator took back, `released` is that point of its stream,
-    and order alone decides: nothing of this tenure is compared with the next (M4). `frontier` is
-    what streams other than the owner come after as well (M6).
+    Where the free is work of the owner's stream, order alone decides: nothing of this tenure is
+    compared with what comes after (M4). Whoever still uses the bytes then uses nobody's, a tenure
+    of its own until they are handed out: after `released`, the free, or `again`, all that the
+    device had to do by then. `frontier` is what streams other than the owner come after (M6).
     """
 
     def __init__(self, block: int) -> None:
         self.block = block
         self.over: tuple[Point, ...] | None = ()
         self.released: Point | None = None
+        self.again: tuple[Point, ...] = ()
         self.owner = r.NONE
         self.frontier: tuple[Point, ...] = ()
 
@@ -104,12 +109,15 @@ class Machine:
         self._events: dict[int, Point] = {}
         self._released: dict[int, list[Point]] = {}
         self._launches: dict[int, Point] = {}
+        self._nodes: dict[int, list[r.Operation]] = {}
         for record in records:
             handler: Callable[[Any], None] | None = getattr(
                 self, "_" + type(record).__name__.lower(), None
             )
             if handler is not None and captured_by(record) == graph:
                 handler(record)
+            elif isinstance(record, r.Operation):
+                self._nodes.setdefault(record.graph, []).append(record)
 
     # Agents
 
@@ -164,30 +172,41 @@ class Machine:
     # Operations
 
     def _operation(self, x: r.Operation) -> None:
-        work = self._work(x.timeline, x.stack, x.accesses)
+        launch = x.kind == r.OpKind.GRAPH_LAUNCH
+        nodes = tuple(self._nodes.get(x.graph, ())) if launch else ()
+        work = self._work(x.timeline, x.stack, x.accesses, nodes)
         for block in self.works[work].block.values():
             if block in self.blocks:
                 self.blocks[block].threads.add(x.thread)
         if x.kind == r.OpKind.HOST and self._graph == r.NONE:
             self._perform(x.timeline, [], work)
-        elif x.kind == r.OpKind.GRAPH_LAUNCH:  # G4
+        elif launch:  # G4
             last = self._launches.get(x.graph)
             needs = [last] if last is not None else []
             self._launches[x.graph] = self._enqueue(x.timeline, x.thread, needs, work)
         else:
             self._enqueue(x.timeline, x.thread, [], work)
 
-    def _work(self, timeline: int, stack: int, accesses: tuple[r.Access, ...]) -> int:
+    def _work(
+        self,
+        timeline: int,
+        stack: int,
+        accesses: tuple[r.Access, ...],
+        nodes: tuple[r.Operation, ...] = (),
+    ) -> int:
         touches: dict[Byte, Touch] = {}
         block: dict[Byte, int] = {}
         for access in accesses:
             for address in addresses(access):
                 byte = (access.space, address)
                 tenures = self._tenures(byte)
-                mode = touches[byte].mode if byte in touches else 0
-                touches[byte] = Touch(mode | access.mode, len(tenures) - 1)
+                tenure = len(tenures) - 1
+                mode, _, sure = touches.get(byte, Touch(0, tenure, 0))
+                if access.confidence > r.Confidence.POSSIBLE:
+                    sure |= access.mode
+                touches[byte] = Touch(mode | access.mode, tenure, sure)
                 block[byte] = tenures[-1].block
-        self.works.append(Work(self._agent(timeline), stack, touches, block))
+        self.works.append(Work(self._agent(timeline), stack, touches, block, nodes))
         return len(self.works) - 1
 
     def _tenures(self, byte: Byte) -> list[Tenure]:
@@ -216,8 +235,7 @@ class Machine:
         self._perform(x.thread, [self.here(x.stream)])
 
     def _devicesync(self, x: r.DeviceSync) -> None:
-        own = [s.timeline for s in self._streams.values() if s.device == x.device]
-        self._perform(x.thread, [self.here(stream) for stream in own])
+        self._perform(x.thread, list(self._device(x.device)))
 
     def _hostrelease(self, x: r.HostRelease) -> None:
         self._released.setdefault(x.object, []).append(self._perform(x.thread, []))
@@ -228,6 +246,7 @@ class Machine:
     def _graphdestroy(self, x: r.GraphDestroy) -> None:
         """G4, G3: its number may come again, and blocks of its pool are ordinary from now on."""
         self._launches.pop(x.graph, None)
+        self._nodes.pop(x.graph, None)
         for block in self.blocks.values():
             if block.graph == x.graph:
                 block.graph = r.NONE
@@ -246,7 +265,7 @@ class Machine:
             needs = [t.released for t in former.values() if t.released is not None]
             self._enqueue(x.stream, x.thread, needs, self._whole(block, x.stream, x.stack))
         else:  # M1, M3: no order
-            points = {point for t in former.values() for point in t.over or ()}
+            points = {point for t in former.values() for point in (*(t.over or ()), *t.again)}
             self._perform(x.thread, sorted(points) if self._reuse else [])
 
     def _whole(self, block: Block, stream: int, stack: int) -> int:
@@ -265,23 +284,31 @@ class Machine:
         marked = [self.here(stream) for stream in sorted(block.marks)]
         # T1: each thread has given its reference up by now.
         held = [self.here(thread) for thread in sorted(block.threads - {x.thread})]
-        if block.stream_ordered:  # M4
+        if block.freed_in_order:  # M4, or a quarantine's fill
             stream, whole = block.record.stream, self._whole(block, block.record.stream, x.stack)
             point = self._enqueue(stream, x.thread, [*held, *marked], whole)
             for byte in block.bytes:
                 self.tenures[byte][-1].over = None
-                self.tenures[byte][-1].released = point
+                nobodys = Tenure(x.block)
+                if block.stream_ordered:
+                    nobodys.released = point
+                else:
+                    nobodys.again = self._device(block.record.space)
+                self.tenures[byte].append(nobodys)
         else:
             over = (self._perform(x.thread, []), *held)
             self._hand_back(block, over, tuple(marked))
+
+    def _device(self, device: int) -> tuple[Point, ...]:
+        """All that the streams of a device have been given so far."""
+        own = [s.timeline for s in self._streams.values() if s.device == device]
+        return tuple(self.here(stream) for stream in own)
 
     def _hand_back(self, block: Block, over: tuple[Point, ...], marked: tuple[Point, ...]) -> None:
         """M2, M5, M6: an arena knows no marks; with `frontier`, nobody owns a marked block."""
         frontier: tuple[Point, ...] = ()
         if block.policy == "frontier":
-            device = block.record.space
-            own = [s.timeline for s in self._streams.values() if s.device == device]
-            frontier = tuple(self.here(stream) for stream in own)
+            frontier = self._device(block.record.space)
         for byte in block.bytes:
             tenure = self.tenures[byte][-1]
             tenure.over = over if block.policy else over + marked

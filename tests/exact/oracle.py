@@ -57,27 +57,26 @@ def conflicts(machine: Machine) -> Pairs:
     return found
 
 
-def told(machine: Machine, pairs: Pairs) -> set[Pair]:
-    """The pairs that a report has.
+def told(machine: Machine, pairs: Pairs) -> Pairs:
+    """The pairs that a report has, each with the bytes that it is told for.
 
     Left out is a use of bytes that have changed hands where the same agent's use of the present
-    block races on them too: what orders that one orders the other (M1 gives reuse no order).
+    block, if it is no guess, races on them too: what orders that one orders the other (M1 gives
+    reuse no order).
     """
     present = {
         (machine.works[first].agent, second, byte)
         for (first, second), touched in pairs.items()
         for byte in touched
-        if not _moved(machine, first, second, byte)
+        if not _moved(machine, first, second, byte) and _sure(machine, first, second, byte)
     }
-    return {
-        (first, second)
-        for (first, second), touched in pairs.items()
-        if any(
-            not _moved(machine, first, second, byte)
-            or (machine.works[first].agent, second, byte) not in present
-            for byte in touched
-        )
-    }
+    found: Pairs = {}
+    for (first, second), touched in pairs.items():
+        for byte in touched:
+            hidden = (machine.works[first].agent, second, byte) in present
+            if not (hidden and _moved(machine, first, second, byte)):
+                found.setdefault((first, second), set()).add(byte)
+    return found
 
 
 def _moved(machine: Machine, first: int, second: int, byte: Byte) -> bool:
@@ -85,13 +84,34 @@ def _moved(machine: Machine, first: int, second: int, byte: Byte) -> bool:
     return one.touches[byte].tenure != two.touches[byte].tenure
 
 
+def _sure(machine: Machine, first: int, second: int, byte: Byte) -> bool:
+    """Whether what `first` surely does with a byte races with whatever `second` does."""
+    one, two = machine.works[first].touches[byte], machine.works[second].touches[byte]
+    return bool(one.sure and (one.sure | two.mode) & r.Mode.WRITE)
+
+
+def _certain(machine: Machine, first: int, second: int, byte: Byte) -> bool:
+    """Whether a race on a byte is one without what is but possible on either side."""
+    one, two = machine.works[first].touches[byte], machine.works[second].touches[byte]
+    return bool(one.sure and two.sure and (one.sure | two.sure) & r.Mode.WRITE)
+
+
 def races(records: list[r.AnyRecord]) -> set[Pair]:
     """The races of a recorded program, as pairs of the stacks of their works."""
-    return {
-        (machine.works[a].stack, machine.works[b].stack)
-        for machine in (Machine(records), *captures(records))
-        for a, b in told(machine, conflicts(machine))
-    }
+    return set().union(*sorted_races(records))
+
+
+def sorted_races(records: list[r.AnyRecord]) -> tuple[set[Pair], set[Pair]]:
+    """The same, those without a guess first, then those that rest on one."""
+    certain: set[Pair] = set()
+    every: set[Pair] = set()
+    for machine in (Machine(records), *captures(records)):
+        for (first, second), touched in told(machine, conflicts(machine)).items():
+            pair = (machine.works[first].stack, machine.works[second].stack)
+            every.add(pair)
+            if any(_certain(machine, first, second, byte) for byte in touched):
+                certain.add(pair)
+    return certain, every - certain
 
 
 # Latent races
@@ -114,11 +134,11 @@ def latent(records: list[r.AnyRecord]) -> set[Pair]:
 
 
 def _left_by(
-    records: list[r.AnyRecord], index: int, free: r.Free, whole: Machine, reported: set[Pair]
+    records: list[r.AnyRecord], index: int, free: r.Free, whole: Machine, reported: Pairs
 ) -> set[Pair]:
     before = Machine(records[:index])
     block = before.blocks.get(free.block)
-    if block is None or block.stream_ordered or block.record.stream == r.NONE:
+    if block is None or block.freed_in_order or block.record.stream == r.NONE:
         return set()
     if block.graph != r.NONE:
         return set()  # G3
@@ -181,7 +201,7 @@ def _reuse(records: list[r.AnyRecord], index: int, block: r.Alloc) -> int | None
     return None
 
 
-def _raced(machine: Machine, reported: set[Pair], block: int, agent: int) -> bool:
+def _raced(machine: Machine, reported: Pairs, block: int, agent: int) -> bool:
     """Whether a use of the block by that agent races with one of a later owner, as reported."""
     return any(
         machine.works[first].agent == agent

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamsan.detect import _segments
 from streamsan.model import records as r
 from streamsan.model.extent import Extent, canonical, overlaps
 from tests.exact.examples import examples
@@ -66,3 +68,38 @@ def test_the_views_of_a_program_race_where_they_share_a_byte(
         }
         used.append((mine, writes))
     assert set(trace.races()) == want
+
+
+SHAPE = st.tuples(st.sampled_from([1, 2, 4]), st.lists(DIMENSION, max_size=3))
+USE = st.tuples(st.integers(0, 2), st.integers(0, 1), st.integers(0, 90), st.booleans())
+
+
+@examples(400)
+@given(st.lists(SHAPE, max_size=2), st.lists(st.one_of(USE, st.none()), min_size=4, max_size=16))
+def test_each_of_many_views_on_a_stream_is_compared(
+    shapes: list[tuple[int, list[tuple[int, int]]]], uses: list[tuple[int, int, int, bool] | None]
+) -> None:
+    """Views of a few shapes, or dense ones, on two streams; None: the host waits for the first."""
+    trace = Trace()
+    streams = trace.stream(line=101), trace.stream(line=102)
+    used: list[tuple[int, set[int], bool, int]] = []
+    want = set()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_segments, "_ROOM", 1)
+        for line, use in enumerate(uses, 1):
+            if use is None:
+                trace.stream_sync(streams[0])
+                used = [known for known in used if known[0] == 1]
+                continue
+            shape, stream, address, writes = use
+            itemsize, dims = shapes[shape] if shape < len(shapes) else (4, [(6, 1)])
+            mine, extent = touched((address, itemsize, dims))
+            access: dict[str, Any] = {"write" if writes else "read": [extent]}
+            trace.op(streams[stream], line=line, **access)
+            want |= {
+                (earlier, line)
+                for other, theirs, wrote, earlier in used
+                if other != stream and (writes or wrote) and mine & theirs
+            }
+            used.append((stream, mine, writes, line))
+        assert set(trace.races()) == want

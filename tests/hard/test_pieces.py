@@ -21,7 +21,7 @@ from streamsan.trace import Writer, read
 from tests.unit.builder import Bytes, Trace
 from tests.unit.samples import racy_run
 
-TRACES = sorted((Path(__file__).parents[1] / "traces").glob("*/*.streamsan"))
+TRACES = sorted((Path(__file__).parents[1] / "traces").rglob("*.streamsan"))
 ISLANDS = 4
 SPACES = (0, 1, r.HOST)
 

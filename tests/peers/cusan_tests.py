@@ -9,70 +9,64 @@ CUSAN_TESTS = Cases("cusan-tests", "tudasc/cusan-tests, testsuite")
 case, both = CUSAN_TESTS.case, CUSAN_TESTS.both
 
 
-def _between(c: Cuda, blocking: bool) -> tuple[Buffer, int]:
-    d, one = c.device(), c.stream(blocking)
-    c.kernel(one, writes=(d,))
-    return d, c.stream(blocking)
+def _allocation(call: str, kernels: str, verdict: str) -> None:
+    """A kernel writes, memory is allocated or freed, and another stream uses what was written."""
 
-
-def _allocation(kind: str, blocking: bool) -> None:
     def build(c: Cuda) -> None:
-        d, two = _between(c, blocking)
-        c.device() if kind == "cudaMalloc" else c.pinned()
-        c.memcpy_async(c.device(), d, two)
+        d, one, two = c.device(), c.stream(), c.stream()
+        c.kernel(one, writes=(d,))
+        if verdict == CLEAN:
+            c.free()
+        if kernels == "kernel and copy":
+            c.kernel(two, writes=(d,))
+        c.memcpy_async(c.pageable(), d, two)
 
-    def build_free(c: Cuda) -> None:
-        d, two = _between(c, blocking)
-        c.free()
-        c.memcpy_async(c.device(), d, two)
-
-    word = "blocking" if blocking else "non-blocking"
-    suffix = "Block" if blocking else ""
-    freed = "cudafree" if kind == "cudaMalloc" else "cudafreeHost"
-    case(
-        f"cuda-only/_{kind}{suffix}…_nok",
-        f"kernel on a {word} stream, an allocation, copy on another stream", RACE,
-    )(build)  # fmt: skip
-    case(
-        f"cuda-only/_{freed}{suffix}…",
-        f"kernel on a {word} stream, unrelated memory freed, copy on another stream", CLEAN,
-    )(build_free)  # fmt: skip
+    what = "unrelated memory freed" if verdict == CLEAN else "an allocation"
+    text = f"kernel on a blocking stream, {what}, {kernels} on another"
+    case(f"cuda-only/_{call}", text, verdict)(build)
 
 
-for _kind in ("cudaMalloc", "cudaHostAlloc"):
-    for _blocking in (False, True):
-        _allocation(_kind, _blocking)
+for _call in ("cudaMalloc", "cudaHostAlloc"):
+    _allocation(f"{_call}_user_malloc__nok", "kernel and copy", RACE)
+    _allocation(f"{_call}Block_user_malloc__nok", "copy", RACE)
+for _call, _end in (("cudafree", "_user_malloc_w_"), ("cudafreeHost", "_user_managed_w_")):
+    _allocation(f"{_call}{_end}", "kernel and copy", CLEAN)
+    _allocation(f"{_call}Block{_end}", "copy", CLEAN)
 
 
 @both(
-    "cuda-only/_ds_defuser_managed_w_…",
+    "cuda-only/_ds_defuser_managed_w_",
     "kernels on a blocking stream, the default stream, another one, which is synchronized, read",
 )
 def chain(c: Cuda, ordered: bool) -> None:
-    m, one, two = c.managed(), c.stream(), c.stream()
+    m, d, one, two = c.managed(), c.device(), c.stream(), c.stream()
     c.kernel(one, writes=(m,))
-    c.kernel(c.default, writes=(c.device(),))
-    c.kernel(two, writes=(c.device(),))
+    c.kernel(c.default, writes=(d,))
+    c.kernel(two, writes=(d,))
     if ordered:
         c.trace.stream_sync(two)
     c.read(m)
 
 
-@case("cuda-only/_mc_4_def_managed_w__nok", "blocking copy within the device, host reads", RACE)
+@case(
+    "cuda-only/_mc_4_def_managed_w__nok",
+    "kernel on the default stream, copy within the device, host reads", RACE,
+)  # fmt: skip
 def device_copy(c: Cuda) -> None:
-    m = c.managed()
-    c.memcpy(m, c.device())
+    m, d = c.managed(), c.device()
+    c.kernel(c.default, writes=(m,))
+    c.memcpy(d, d)
     c.read(m)
 
 
 @case(
-    "cuda-only/_mca_2_defuser_malloc_w_, cuda-to-mpi/send_mca_2_defuser_…",
-    "kernel on the default stream, copy within the host on a blocking stream, send", CLEAN,
+    "cuda-only/_mca_2_defuser_malloc_w_, cuda-to-mpi/send_mca_2_defuser_malloc_w_r",
+    "kernel on the default stream, copy within the host on a blocking stream, read or send", CLEAN,
 )  # fmt: skip
 def host_copy(c: Cuda) -> None:
-    d, s = c.device(), c.stream()
+    d, h, s = c.device(), c.pageable(), c.stream()
     c.kernel(c.default, writes=(d,))
-    c.memcpy_async(c.pinned(), c.pinned(), s)
+    c.memcpy_async(h, h, s)
     c.send(d)
 
 
@@ -82,7 +76,7 @@ def host_copy(c: Cuda) -> None:
 )  # fmt: skip
 def reads(c: Cuda) -> None:
     d = c.device()
-    c.kernel(c.default, reads=(d,))
+    c.kernel(c.default, reads=(d,), writes=(c.device(),))
     c.send(d)
 
 
@@ -92,7 +86,7 @@ def device_sync(c: Cuda, ordered: bool) -> None:
 
 
 @both(
-    "cuda-to-mpi/send_ds_def_managed_w_r, …_functor",
+    "cuda-to-mpi/send_ds_def_managed_w_r, send_ds_def_managed_w_r_functor",
     "kernel writes managed memory, device synchronize, send",
 )
 def managed(c: Cuda, ordered: bool) -> None:
@@ -106,12 +100,12 @@ def _sent(c: Cuda, buffer: Buffer, ordered: bool) -> None:
     c.send(buffer)
 
 
-@both("cuda-to-mpi/send_eq_…", "kernel writes, event queried until done, send")
+@both("cuda-to-mpi/send_eq_def_malloc_w_r", "kernel writes, event queried until done, send")
 def event_query(c: Cuda, ordered: bool) -> None:
     _event(c, ordered, query=True)
 
 
-@both("cuda-to-mpi/send_es_…", "kernel writes, event synchronize, send")
+@both("cuda-to-mpi/send_es_def_malloc_w_r", "kernel writes, event synchronize, send")
 def event_sync(c: Cuda, ordered: bool) -> None:
     _event(c, ordered, query=False)
 
@@ -127,64 +121,93 @@ def _event(c: Cuda, ordered: bool, *, query: bool) -> None:
 
 @case("cuda-to-mpi/send_mc_def_malloc_w_r", "blocking copy to the host, send", CLEAN)
 def blocking_copy(c: Cuda) -> None:
-    d, h = c.device(), c.pageable()
+    d = c.device()
     c.kernel(c.default, writes=(d,))
-    c.memcpy(h, d)
+    c.memcpy(c.pageable(), d)
     c.send(d)
-    c.send(h)
 
 
-@both(
-    "cuda-to-mpi/send_mca_1_defuser_…",
-    "kernel on the default stream, asynchronous copy to pageable memory on a blocking stream, send",
-)
-def pageable(c: Cuda, ordered: bool) -> None:
-    d, h, s = c.device(), c.pageable(), c.stream()
-    c.kernel(c.default, writes=(d,))
+_STAGED = "C4: it returns when the bytes are there"
+
+
+@case(
+    "cuda-to-mpi/send_mca_1_defuser_malloc_w_r_nok",
+    "kernel on the default stream, asynchronous copy to pageable memory on a blocking one, send",
+    RACE, differs=_STAGED,
+)  # fmt: skip
+def pageable(c: Cuda) -> None:
+    _pageable(c, c.default, ordered=False)
+
+
+@case("cuda-to-mpi/send_mca_1_defuser_malloc_w_r", "the same, stream synchronize, send", CLEAN)
+def pageable_waited(c: Cuda) -> None:
+    _pageable(c, c.default, ordered=True)
+
+
+@case(
+    "cuda-to-mpi/send_mca_user_malloc_w_r_nok",
+    "kernel and asynchronous copy to pageable memory on one stream, send", RACE, differs=_STAGED,
+)  # fmt: skip
+def pageable_user(c: Cuda) -> None:
+    _pageable(c, None, ordered=False)
+
+
+@case("cuda-to-mpi/send_mca_user_malloc_w_r", "the same, stream synchronize, send", CLEAN)
+def pageable_user_waited(c: Cuda) -> None:
+    _pageable(c, None, ordered=True)
+
+
+def _pageable(c: Cuda, kernels: int | None, *, ordered: bool) -> None:
+    """The kernel runs on a stream, or on that of the copy."""
+    d, s = c.device(), c.stream()
+    c.kernel(s if kernels is None else kernels, writes=(d,))
+    c.memcpy_async(c.pageable(), d, s)
     if ordered:
-        c.memcpy_async(h, c.device(), s)
+        c.trace.stream_sync(s)
     c.send(d)
 
 
 @both(
-    "cuda-to-mpi/send_mca_4_user_…", "asynchronous copy within the device, stream synchronize, send"
+    "cuda-to-mpi/send_mca_4_user_malloc_w_r",
+    "kernel and a copy within the device on one stream, stream synchronize, send",
 )
 def device_copy_async(c: Cuda, ordered: bool) -> None:
-    d, s = c.device(), c.stream()
-    c.memcpy_async(d, c.device(), s)
+    d, to, source, s = c.device(), c.device(), c.device(), c.stream()
+    c.memset_async(source, s)
+    c.trace.stream_sync(s)
+    c.kernel(s, writes=(d,))
+    c.memcpy_async(to, source, s)
     if ordered:
         c.trace.stream_sync(s)
     c.send(d)
 
 
-@both("cuda-to-mpi/send_mca_user_…", "kernel and copy on one user stream, stream synchronize, send")
-def copy_user(c: Cuda, ordered: bool) -> None:
-    d, p, s = c.device(), c.pinned(), c.stream()
-    c.kernel(s, writes=(d,))
-    c.memcpy_async(p, d, s)
-    if ordered:
-        c.trace.stream_sync(s)
-    c.send(p)
-
-
-@both("cuda-to-mpi/send_ms_def_…", "fill of device memory, device synchronize, send")
+@both(
+    "cuda-to-mpi/send_ms_def_malloc_w_r",
+    "kernel, fill of other device memory, device synchronize, send",
+)
 def fill_device(c: Cuda, ordered: bool) -> None:
     d = c.device()
-    c.memset(d)
+    c.kernel(c.default, writes=(d,))
+    c.memset(c.device())
     if ordered:
         c.trace.device_sync()
     c.send(d)
 
 
-@case("cuda-to-mpi/send_ms_pinned_def_…", "fill of pinned memory, send", CLEAN)
+@case(
+    "cuda-to-mpi/send_ms_pinned_def_malloc_w_r",
+    "kernel on the default stream, fill of pinned memory, send", CLEAN,
+)  # fmt: skip
 def fill_pinned(c: Cuda) -> None:
-    p = c.pinned()
-    c.memset(p)
-    c.send(p)
+    d = c.device()
+    c.kernel(c.default, writes=(d,))
+    c.memset(c.pinned())
+    c.send(d)
 
 
 @case(
-    "cuda-to-mpi/send_ms_pinned_defuser_…",
+    "cuda-to-mpi/send_ms_pinned_defuser_malloc_w_r",
     "kernel on a blocking stream, fill of pinned memory, send", CLEAN,
 )  # fmt: skip
 def fill_pinned_user(c: Cuda) -> None:
@@ -195,27 +218,29 @@ def fill_pinned_user(c: Cuda) -> None:
 
 
 @case(
-    "cuda-to-mpi/send_msa_pinned_defuser_…_nok",
-    "kernel on a blocking stream, asynchronous fill of pinned memory, send", RACE,
+    "cuda-to-mpi/send_msa_pinned_defuser_malloc_w_r_nok",
+    "kernel on the default stream, asynchronous fill of pinned memory on a blocking one, send",
+    RACE,
 )  # fmt: skip
 def fill_async(c: Cuda) -> None:
     d, s = c.device(), c.stream()
-    c.kernel(s, writes=(d,))
-    c.memset_async(c.pinned(), c.default)
+    c.kernel(c.default, writes=(d,))
+    c.memset_async(c.pinned(), s)
     c.send(d)
 
 
 @case(
-    "cuda-to-mpi/send_msa_pinned_user_…_nok",
-    "asynchronous fill of pinned memory on a user stream, send", RACE,
+    "cuda-to-mpi/send_msa_pinned_user_malloc_w_r_nok",
+    "kernel on a blocking stream, asynchronous fill of pinned memory on another one, send", RACE,
 )  # fmt: skip
 def fill_async_user(c: Cuda) -> None:
-    p, s = c.pinned(), c.stream()
-    c.memset_async(p, s)
-    c.send(p)
+    d, one, two = c.device(), c.stream(), c.stream()
+    c.kernel(one, writes=(d,))
+    c.memset_async(c.pinned(), two)
+    c.send(d)
 
 
-@both("cuda-to-mpi/send_sq_user_…", "kernel writes, stream queried until done, send")
+@both("cuda-to-mpi/send_sq_user_malloc_w_r", "kernel writes, stream queried until done, send")
 def stream_query(c: Cuda, ordered: bool) -> None:
     _stream(c, ordered, query=True)
 

@@ -21,6 +21,7 @@ CASES = [
     for name, folder in COLLECTIONS.items()
     if folder.is_dir()
     for case in find_cases([folder])
+    if case.only in ("", "virtual")
 ]
 
 

@@ -94,6 +94,19 @@ def test_a_latent_pair_may_be_reported_as_a_race_but_not_the_reverse(tmp_path: P
     assert score.judge(race, score.Outcome(0, report(race, (10, 11), key="latent"))).missed
 
 
+def test_a_possible_pair_may_be_reported_as_a_race_but_not_the_reverse(tmp_path: Path) -> None:
+    body = "f()  # POSSIBLE a\ng()  # POSSIBLE a\n"
+    possible = program(tmp_path, body=body, verdict="possible")
+    said = report(possible, (10, 11), key="possible")
+    assert score.judge(possible, score.Outcome(0, said)).passed
+    assert score.judge(possible, score.Outcome(66, report(possible, (10, 11)))).passed
+    assert score.judge(possible, score.Outcome(0, {"races": []})).missed == [(10, 11)]
+    race = program(tmp_path)
+    assert score.judge(race, score.Outcome(0, report(race, (10, 11), key="possible"))).missed
+    clean = program(tmp_path, "s1_page_clean", body="f()\ng()\n", verdict="clean")
+    assert score.judge(clean, score.Outcome(0, report(clean, (10, 11), key="possible"))).false
+
+
 @pytest.mark.parametrize(("status", "passed"), [(66, True), (0, False), (1, False)])
 def test_the_exit_status_must_fit_the_report(tmp_path: Path, status: int, passed: bool) -> None:
     case = program(tmp_path)

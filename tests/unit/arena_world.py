@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from streamsan.model import records as r
 from streamsan.record._arena import Arena
-from streamsan.record._cuda import CudaRecorder
 from streamsan.record._observer import Observer
+from streamsan.record.cuda._recorder import CudaRecorder
 from tests.unit.fake_cuda import FakeContext
 
 MAIN, SIDE = 0, 0x55

@@ -35,7 +35,7 @@ class Trace:
         self.records: list[r.AnyRecord] = []
         self._line = 0
         self._lines: set[tuple[int, str]] = set()
-        self._seq = self._timelines = self._block = 0
+        self._seq = self._timelines = self._block = self._graph = 0
         self.main = self.thread("main", parent=r.NONE)
         self.default = self.stream("", default=True)
 
@@ -190,6 +190,36 @@ class Trace:
         """Tell the allocator that a stream uses a block."""
         self.add(r.RecordStream(block, stream, self.main, self.stack(None), explicit))
 
+    def empty_cache(self, thread: int | None = None) -> None:
+        """Give cached memory back to the driver."""
+        self.device_sync(0, thread, cause="M3")
+
+    # Graphs
+
+    def begin_capture(
+        self, _stream: int, _thread: int | None = None, _pool_of: int = r.NONE
+    ) -> int | None:
+        """Begin a capture of a stream by a thread, with the pool of another graph if one is named;
+        its graph, or None if the allocator bears no capture.
+        """
+        self._graph += 1
+        return 100 + self._graph
+
+    def end_capture(self, graph: int) -> None:
+        """End the capture of a graph."""
+
+    def launch(self, graph: int, stream: int, thread: int | None = None) -> int:
+        """Launch all that a graph captured; the line."""
+        operations = [x for x in self.records if isinstance(x, r.Operation)]
+        captured = [x for x in operations if x.captured and x.graph == graph]
+        touched = [access for x in captured for access in x.accesses]
+        kind = r.OpKind.GRAPH_LAUNCH
+        return self.op(stream, kind=kind, thread=thread, touched=touched, graph=graph)
+
+    def destroy_graph(self, graph: int, thread: int | None = None) -> None:
+        """Destroy a graph."""
+        self.add(r.GraphDestroy(graph, self.main if thread is None else thread))
+
     # Verdict
 
     def report(self) -> Report:
@@ -202,6 +232,10 @@ class Trace:
     def races(self) -> list[tuple[int, int]]:
         """The lines of each race: first, second."""
         return [_lines(finding) for finding in self.report().races]
+
+    def possible(self) -> list[tuple[int, int]]:
+        """The lines of each race that rests on a guess."""
+        return [_lines(finding) for finding in self.report().possible]
 
     def latent(self) -> list[tuple[int, int]]:
         """The lines of each latent race: use, free."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from streamsan.record._cuda_driver import Context
+from streamsan.record.cuda._driver import Context
 
 
 class FakeContext(Context):

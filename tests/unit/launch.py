@@ -1,11 +1,13 @@
 """The command line with a recorder that records nothing by itself, for tests without a framework.
 
 ``python launch.py ARGUMENTS`` runs it. The program under test reaches the recorder as
-``launch.recorder`` and says itself what it does: `Recorder.race`, `Recorder.fail`.
+``launch.recorder`` and says itself what it does: `Recorder.race`, `Recorder.fail`. With
+``LAUNCH_DEVICE=cuda`` in the environment it is checked as a program on a real GPU is.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import types
@@ -53,12 +55,18 @@ def start(options: Options, sink: Sink) -> Recorder:
     return recorder
 
 
-def main() -> int:
-    """Run the command line with the stand-in."""
+def stand_in() -> None:
+    """Put this module in the place of the recorder of torch."""
     module = types.ModuleType("streamsan.record._torch")
     module.start = start  # type: ignore[attr-defined]
+    module.device_of = lambda _: os.environ.get("LAUNCH_DEVICE", "virtual")  # type: ignore[attr-defined]
     sys.modules["streamsan.record._torch"] = module
     sys.modules["launch"] = sys.modules[__name__]
+
+
+def main() -> int:
+    """Run the command line with the stand-in."""
+    stand_in()
     from streamsan.__main__ import main
 
     return main()

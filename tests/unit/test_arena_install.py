@@ -10,8 +10,8 @@ import torch
 
 from streamsan.errors import UsageError
 from streamsan.record import Options, _arena, _torch, use_allocator
-from streamsan.record._cuda import CudaMode
-from streamsan.record._native_calls import supported
+from streamsan.record._native_code import supported
+from streamsan.record.cuda._mode import CudaMode
 from tests.unit.arena_world import MAIN, SIDE, World
 
 
@@ -112,7 +112,7 @@ def test_operator_fails_with_the_reason_of_its_allocation(
         assert here.malloc(2 << 30) == 0
         raise MemoryError("std::bad_alloc")
 
-    monkeypatch.setattr(here.recorder, "run", failing)
+    monkeypatch.setattr("streamsan.record.cuda._mode.run", failing)
     with CudaMode(here.recorder), pytest.raises(torch.OutOfMemoryError, match="allocate 2048"):
         torch.ones(3)
 

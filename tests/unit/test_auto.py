@@ -10,10 +10,9 @@ import pytest
 from tests.unit.test_commands import RACE, Done, python
 
 SETUP = """
-import sys, types
+import sys
 from tests.unit import launch
-sys.modules["launch"] = launch
-sys.modules["streamsan.record._torch"] = types.SimpleNamespace(start=launch.start)
+launch.stand_in()
 import streamsan.auto
 """
 

@@ -202,7 +202,7 @@ def test_environment_and_flags(tmp_path: Path, streamsan: Streamsan) -> None:
     setting = {"STREAMSAN": "device=virtual,devices=3,schedule=hold:side,engine=torch-1.9"}
     done = streamsan("run", "--devices=2", "--memory", "1GiB", name, **setting)
     assert "device='virtual', devices=2, schedule='hold:side'" in done.stdout
-    assert "engine='torch-1.9', memory=1073741824" in done.stdout
+    assert "engine='torch-1.9', driver='auto', memory=1073741824" in done.stdout
 
 
 # Traces

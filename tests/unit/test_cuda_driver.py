@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from streamsan.errors import UsageError
-from streamsan.record import _cuda_driver
-from streamsan.record._cuda_driver import Context, DriverError, Memory, Points, library
+from streamsan.record.cuda import _driver as _cuda_driver
+from streamsan.record.cuda._driver import Context, DriverError, Memory, Points, library
 from tests.unit.fake_cuda import FakeContext
 
 CONTEXT = 0xC0DE

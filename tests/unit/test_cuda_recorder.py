@@ -11,9 +11,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from streamsan.model import records as r
-from streamsan.record._cuda_memory import Blocks, has_bytes
-from streamsan.record._cuda_streams import GraphCapture, Streams
 from streamsan.record._observer import Observer
+from streamsan.record.cuda._memory import Blocks, has_bytes
+from streamsan.record.cuda._streams import GraphCapture, Streams
 
 
 class Driver:
@@ -130,14 +130,17 @@ def test_wait_for_a_captured_event_draws_its_stream_into_the_capture(
 ) -> None:
     streams = Streams(observer)
     origin, side, outside = (streams.define(0, handle) for handle in (0x1, 0x22, 0x33))
-    streams.capture = GraphCapture(5, origin)
+    capture = GraphCapture(5, origin)
+    streams.begin_capture(capture)
     streams.record(0x10, origin, 0, r.NONE)
     streams.wait(0x10, side, 0, r.NONE)
     streams.record(0x11, outside, 0, r.NONE)
     assert [record.captured for record in of(r.EventRecord, seen)] == [5, r.NONE]  # type: ignore[union-attr]
     assert [record.captured for record in of(r.EventWait, seen)] == [5]  # type: ignore[union-attr]
-    assert streams.capture_of(side) is streams.capture
+    assert streams.capture_of(side) is capture
     assert streams.capture_of(outside) is None
+    streams.end_capture(capture)
+    assert streams.capture_of(side) is None
 
 
 @pytest.mark.usefixtures("driver")
@@ -156,10 +159,10 @@ def test_pinned_block_that_comes_again_ends_the_one_before(
     blocks = Blocks(observer, Streams(observer))
     tensor = torch.zeros(64)
     assert not blocks.is_pinned(tensor)
-    blocks.register(tensor)
+    blocks.pinned.add(tensor)
     assert blocks.is_pinned(tensor)
     assert blocks.is_pinned(tensor[3:])
-    blocks.register(tensor)
+    blocks.pinned.add(tensor)
     first, second = of(r.Alloc, seen)
     assert [record.block for record in of(r.Free, seen)] == [first.block]  # type: ignore[union-attr]
     assert second.block != first.block  # type: ignore[union-attr]
@@ -172,7 +175,7 @@ def test_record_stream_of_a_pinned_tensor_names_its_block(
     streams = Streams(observer)
     blocks = Blocks(observer, streams)
     tensor = torch.zeros(8)
-    blocks.register(tensor)
+    blocks.pinned.add(tensor)
     blocks.record_stream(tensor[2:], streams.define(0, 0x9), explicit=False)
     (alloc,) = of(r.Alloc, seen)
     (recorded,) = of(r.RecordStream, seen)

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from streamsan.errors import UsageError
-from streamsan.record._native_calls import NativeCalls, supported
+from streamsan.record._native_calls import NativeCalls
+from streamsan.record._native_code import supported
 
 pytestmark = pytest.mark.skipif(not supported(), reason="needs Linux on x86-64")
 

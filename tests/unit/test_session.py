@@ -6,13 +6,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import streamsan
 from streamsan.errors import UsageError
 from streamsan.model.records import AnyRecord
-from streamsan.record import Options, Sink
+from streamsan.record import Options, Sink, _torch
 from streamsan.session import Failures, GuardedChecker, Session, active
 from streamsan.trace import read
 from tests.unit.launch import Recorder
@@ -31,6 +32,7 @@ def recorders(monkeypatch: pytest.MonkeyPatch) -> list[Recorder]:
         return opened[-1]
 
     monkeypatch.setattr(f"{MODULE}.open_recorder", open_recorder)
+    monkeypatch.setattr(f"{MODULE}.device_of", lambda _: "virtual")
     return opened
 
 
@@ -190,6 +192,18 @@ def test_failures_count_what_follows_the_first() -> None:
     (text,) = failures.texts()
     assert text.startswith("part: ValueError: 0 [test_session.py:")
     assert text.endswith(" (and 2 more)")
+
+
+def test_a_process_stays_on_its_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the virtual GPU makes torch say that there is a real one."""
+    torch = SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: True))
+    assert _torch.choose("auto", torch) == "cuda"
+    monkeypatch.setattr(_torch, "_installed", SimpleNamespace(name="cuda"))
+    assert _torch.choose("auto", torch) == _torch.choose("cuda", torch) == "cuda"
+    monkeypatch.setattr(_torch, "_installed", SimpleNamespace(name="virtual"))
+    assert _torch.choose("auto", torch) == "virtual"
+    with pytest.raises(UsageError, match="use --device virtual"):
+        _torch.choose("cuda", torch)
 
 
 def test_the_records_of_a_run_are_racy() -> None:

@@ -12,6 +12,7 @@ PATH = (
     "streamsan.record._observer",
     "streamsan.record._sites",
     "streamsan.record._children",
+    "streamsan.trace._batches",
     "streamsan.trace._write",
     "streamsan.detect",
     "streamsan.order",
@@ -19,13 +20,18 @@ PATH = (
 """Modules and packages on the way from a call of the program's to its report."""
 
 TELLERS = {
-    "streamsan.session._session": ("Session._feed",),
+    "streamsan.session._local": ("LocalChecker.feed", "LocalChecker.write"),
     "streamsan.session._guard": ("GuardedChecker.feed",),
     "streamsan.virtual.face.execute": ("Executor.report", "Executor.emit"),
     "streamsan.virtual.face.host": ("Host.touch", "Host.exported"),
     "streamsan.virtual.face.exports": ("Exports.add",),
 }
 """Functions of other modules on that way; what else is there is the program's own business."""
+
+GUARDS = {f"streamsan.record._observer:Observer.{name}" for name in (
+    "emit", "operation", "thread", "stack",
+)}  # fmt: skip
+"""Guards themselves, each on the way of every operator: what they call is broken instead."""
 
 
 def _modules() -> list[ModuleType]:
@@ -57,6 +63,7 @@ def _functions(module: ModuleType) -> dict[str, FunctionType]:
 def hooks() -> list[str]:
     """Names of all functions and methods, such as ``streamsan.record._observer:Observer.emit``."""
     found = [f"{module.__name__}:{name}" for module in _modules() for name in _functions(module)]
+    found = [hook for hook in found if hook not in GUARDS]
     return found + [f"{module}:{name}" for module, names in TELLERS.items() for name in names]
 
 

@@ -79,13 +79,17 @@ class Server:
         *,
         sanitize: bool,
         meanwhile: Meanwhile,
+        beside: bool,
         **environ: str,
     ) -> Done:
-        """Run a program; `meanwhile` is called with its process id."""
+        """Run a program; `meanwhile` is called with its process id.
+
+        With `beside`, the checker runs in a process beside it, as on a real GPU.
+        """
         out, err = folder / ".stdout", folder / ".stderr"
         request = {
             "words": words, "folder": str(folder), "environment": environ, "stdout": str(out),
-            "stderr": str(err), "sanitize": sanitize,
+            "stderr": str(err), "sanitize": sanitize, "beside": beside,
         }  # fmt: skip
         pipes: tuple[IO[str], IO[str]] = (self._process.stdin, self._process.stdout)  # type: ignore[assignment]
         print(json.dumps(request), file=pipes[0], flush=True)
@@ -125,13 +129,20 @@ class Programs:
         """What plain Python makes of a script, on the CPU."""
         words = [path, *arguments]
         return self._server.run(
-            self.folder, words, sanitize=False, meanwhile=lambda _: None, **environ
+            self.folder, words, sanitize=False, meanwhile=lambda _: None, beside=False, **environ
         )
 
-    def streamsan(self, *words: str, meanwhile: Meanwhile = lambda _: None, **environ: str) -> Done:
+    def streamsan(
+        self,
+        *words: str,
+        meanwhile: Meanwhile = lambda _: None,
+        beside: bool = False,
+        **environ: str,
+    ) -> Done:
         """Run the command line."""
+        words = ("streamsan", *words)
         return self._server.run(
-            self.folder, ["streamsan", *words], sanitize=True, meanwhile=meanwhile, **environ
+            self.folder, [*words], sanitize=True, meanwhile=meanwhile, beside=beside, **environ
         )
 
     def run(
@@ -140,10 +151,11 @@ class Programs:
         *arguments: str,
         options: tuple[str, ...] = (),
         meanwhile: Meanwhile = lambda _: None,
+        beside: bool = False,
     ) -> Done:
         """Run a program under StreamSan; its report is in the result."""
         path = self.write(text)
-        return self.run_file(path, *arguments, options=options, meanwhile=meanwhile)
+        return self.run_file(path, *arguments, options=options, meanwhile=meanwhile, beside=beside)
 
     def run_file(
         self,
@@ -151,13 +163,14 @@ class Programs:
         *arguments: str,
         options: tuple[str, ...] = (),
         meanwhile: Meanwhile = lambda _: None,
+        beside: bool = False,
     ) -> Done:
         """Run a script under StreamSan; its report is in the result."""
         report = self.folder / "report.json"
         report.unlink(missing_ok=True)
         reporting = ("--device", "virtual", "--format", "json", "-o", str(report))
         words = ("run", *reporting, *options, path, *arguments)
-        done = self.streamsan(*words, meanwhile=meanwhile)
+        done = self.streamsan(*words, meanwhile=meanwhile, beside=beside)
         if report.exists():
             done.report = json.loads(report.read_text())
         return done

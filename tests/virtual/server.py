@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 import streamsan.commands
+from streamsan.session import _session
 
 
 def become(request: dict[str, Any]) -> None:
@@ -58,6 +59,8 @@ RUNPY = "<frozen runpy>"
 if __name__ == "__main__":
     assert torch.__version__
     chosen = serve()
+    if chosen and chosen["beside"]:  # as on a machine with a GPU
+        vars(_session)["device_of"] = lambda _: "cuda"
     if chosen and chosen["sanitize"]:
         sys.exit(streamsan.commands.main(sys.argv[1:]))
     elif chosen:

@@ -39,6 +39,7 @@ def arguments(name: str) -> tuple[Any, ...] | None:
         "gather": ([ones, two],), "broadcast_coalesced": ([ones], [0, 1]),
         "scatter": (ones, [0, 1]), "reduce_add": ([ones, two],),
         "reduce_add_coalesced": ([[ones], [two]],), "is_available": (), "profile": (),
+        "use_mem_pool": (torch.cuda.MemPool(),),
     }  # fmt: skip
     return table.get(name, ())
 

@@ -197,6 +197,23 @@ def test_memory_from_the_driver_outside_the_capture_is_refused() -> None:
     expect(x.capture(lambda: x.on(x.o, lambda: x.a + 1)), (UNSUPPORTED, INVALIDATED))
 
 
+@on_virtual_gpu()
+def test_a_replay_is_refused_and_the_capture_goes_on() -> None:
+    """As torch 2.11 on an H200 does."""
+    x, y = torch.zeros(4, device="cuda"), torch.zeros(4, device="cuda")
+    inner, outer = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(inner):
+        x += 1
+    with torch.cuda.graph(outer):
+        kind, text = raised(inner.replay)
+        y += 1
+    assert kind == "RuntimeError"
+    assert text.startswith("Cannot prepare for replay during capturing stage.")
+    outer.replay()
+    assert x.tolist() == [0.0] * 4
+    assert y.tolist() == [1.0] * 4
+
+
 @on_virtual_gpu("late", "program")
 def test_an_exception_of_the_program_comes_through() -> None:
     x = Scene()

@@ -221,3 +221,27 @@ def test_a_graph_dropped_with_launches_outstanding_still_runs_them() -> None:
     gc.collect()
     torch.cuda.empty_cache()
     assert x.tolist() == [1.0] * 4
+
+
+@on_virtual_gpu()
+def test_external_events_belong_to_the_launches() -> None:
+    x, seen = torch.zeros(4, device="cuda"), torch.zeros(4, device="cuda")
+    begin, end = torch.cuda.Event(external=True), torch.cuda.Event(external=True)
+    side, reader = torch.cuda.Stream(), torch.cuda.Stream()
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        begin.wait()
+        x += 1
+        end.record()
+    for turn in (1, 2):
+        with torch.cuda.stream(side):
+            x.mul_(10)
+            begin.record()
+        graph.replay()
+        with torch.cuda.stream(reader):
+            end.wait()
+            seen.copy_(x)
+        reader.synchronize()
+        assert seen.tolist() == [[1.0] * 4, [11.0] * 4][turn - 1]
+    assert end.query()

@@ -11,8 +11,8 @@ from tests.virtual.programs import Programs
 
 HEAD = "import os, sys\nimport torch\nx = torch.ones(3, device='cuda')\n"
 ALWAYS = (
-    "reads and writes of host memory other than pinned memory, and of pinned memory through arrays"
-    " and buffers that share it"
+    "reads and writes of host memory other than pinned memory, and reads of pinned memory through"
+    " arrays and buffers while they live"
 )
 
 FORGOTTEN = (

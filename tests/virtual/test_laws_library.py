@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.virtual.programs import ROOT, Done, Programs
+from tools.labels import find_cases
 
 WATCH = """\
 import sys, torch, streamsan
@@ -175,7 +176,8 @@ def _checked(programs: Programs, trace: str) -> dict[str, object]:
 
 def _cases() -> list[Path]:
     """Ten of the labelled programs, from all over."""
-    found = sorted((ROOT / "cases").rglob("*.py"))
+    cases = find_cases([ROOT / "cases"])
+    found = [case.path for case in cases if case.only in ("", "virtual")]
     return found[:: len(found) // 10][:10]
 
 

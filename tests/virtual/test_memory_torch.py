@@ -259,3 +259,38 @@ def test_threads_that_allocate_and_free_under_collection_leave_nothing() -> None
     assert stats["allocation.all.current"] == before
     flow = stats["allocated_bytes.all.allocated"] - stats["allocated_bytes.all.freed"]
     assert flow == stats["allocated_bytes.all.current"]
+
+
+@on_virtual_gpu("late")
+def test_a_memory_pool_serves_what_is_asked_for_in_its_name() -> None:
+    pool = torch.cuda.MemPool()
+    assert pool.use_count() == 1
+    with torch.cuda.use_mem_pool(pool):
+        assert pool.use_count() == 2
+        own = block(4096)
+    first = own.data_ptr()
+    assert [segment["active_size"] for segment in pool.snapshot()] == [4096]
+    del own
+    common = block(4096)
+    assert common.data_ptr() != first
+    with torch.cuda.use_mem_pool(pool):
+        elsewhere: list[int] = []
+        thread = threading.Thread(target=lambda: elsewhere.append(block(4096).data_ptr()))
+        thread.start()
+        thread.join()
+        assert elsewhere[0] != first
+        assert block(4096).data_ptr() == first
+    reserved = torch.cuda.memory_reserved()
+    torch.cuda.empty_cache()
+    assert torch.cuda.memory_reserved() == reserved  # the pool keeps what it has
+    del pool
+    gc.collect()
+    torch.cuda.empty_cache()
+    assert torch.cuda.memory_reserved() == reserved - 2 * MIB
+
+
+@on_virtual_gpu("late")
+def test_a_memory_pool_of_another_allocator_is_refused() -> None:
+    kind, text = raised(lambda: torch.cuda.MemPool(use_on_oom=True))
+    assert kind == "NotImplementedError"
+    assert text.startswith("torch.cuda.MemPool with an allocator or other options is not covered")

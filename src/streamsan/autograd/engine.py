@@ -24,6 +24,7 @@ from streamsan.autograd.plan import Plan, collected, wanted
 from streamsan.autograd.policy import POLICIES, TORCH, Policy
 from streamsan.autograd.site import call_site
 from streamsan.errors import UsageError
+from streamsan.tracebacks import hide_our_frames
 
 
 class Local(threading.local):
@@ -74,6 +75,9 @@ class Engine(torch._C._ImperativeEngine):
             result = super().run_backward(roots, *args, **kwargs)
             work.end()
             return result
+        except BaseException as error:
+            hide_our_frames(error)
+            raise
         finally:
             self.local.passes.pop()
             for hook in first:

@@ -17,6 +17,7 @@ from typing import Any
 from streamsan import __version__
 from streamsan.commands._outcome import say
 from streamsan.errors import EXIT_CLEAN, EXIT_RACES, EXIT_USAGE
+from streamsan.record import core_is_compiled
 
 _OLDEST_TORCH = (2, 11)
 _TIMEOUT = 180.0
@@ -84,6 +85,7 @@ def _examine() -> Iterator[Finding]:
     yield Finding("ok", "Python", f"{version}, {sys.executable}")
     for name in ("msgspec", "zstandard"):
         yield Finding("ok", name, metadata.version(name))
+    yield _judge_core()
     torch = _ask_torch()
     if torch is None:
         yield Finding(
@@ -96,10 +98,18 @@ def _examine() -> Iterator[Finding]:
     yield _judge_torch(torch["version"])
     if torch["devices"]:
         yield _try_device("cuda", "CUDA", f"{torch['build']}, {', '.join(torch['devices'])}; ")
+        yield _ask_dispatcher()
+        yield _ask_cupti()
     else:
         build = f"built for CUDA {torch['build']}" if torch["build"] else "a CPU build"
         yield Finding("no", "CUDA", f"torch ({build}) finds no GPU; the virtual one needs none")
     yield _try_device("virtual", "virtual GPU", "")
+
+
+def _judge_core() -> Finding:
+    if core_is_compiled():
+        return Finding("ok", "core", "compiled")
+    return Finding("no", "core", "in Python, as no C compiler was there: slower on a GPU")
 
 
 def _ask_torch() -> dict[str, Any] | None:
@@ -109,6 +119,28 @@ def _ask_torch() -> dict[str, Any] | None:
         return None
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return answer
+
+
+def _problem(function: str) -> str:
+    """What a function of `streamsan.record` says, asked in a process of its own."""
+    done = _python("-c", f"from streamsan.record import {function}; print({function}())")
+    return done.stdout.strip() if done is not None and not done.returncode else "it fails"
+
+
+def _ask_dispatcher() -> Finding:
+    """Whether operators can be seen from inside of torch's dispatcher."""
+    problem = _problem("dispatcher_problem")
+    if problem:
+        return Finding("no", "dispatcher", f"operators are seen from Python, slower: {problem}")
+    return Finding("ok", "dispatcher", "operators are seen from inside, compiled for this torch")
+
+
+def _ask_cupti() -> Finding:
+    """Whether the driver's calls can be watched."""
+    problem = _problem("driver_problem")
+    if problem:
+        return Finding("no", "CUPTI", f"kernels launched outside of torch go unseen: {problem}")
+    return Finding("ok", "CUPTI", "kernels launched outside of torch can be seen: --driver")
 
 
 def _judge_torch(version: str) -> Finding:

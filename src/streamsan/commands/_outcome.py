@@ -220,6 +220,6 @@ def exit_status(found: Report, *, strict: bool, program: int = 0, written: bool 
         return program
     if not written:
         return EXIT_USAGE
-    if found.races or (strict and (found.latent or found.misuse)):
+    if found.races or (strict and (found.latent or found.misuse or found.possible)):
         return EXIT_RACES
     return EXIT_INTERNAL if strict and found.summary.internal_errors else program

@@ -113,6 +113,7 @@ class _Run:
             schedule=settings.schedule,
             allocator=settings.allocator,
             engine=settings.engine,
+            driver=settings.driver,
             memory=settings.memory,
             user_files=program.files,
             arguments=words,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from streamsan.model.records import NONE, Alloc
@@ -19,7 +20,9 @@ class Block:
     finding and that use's epoch; `reused` says that the bytes have been handed out again.
     `released` is the clock of a free that is work of a stream (rule M4), `frontier` that of all
     streams at a free after which other streams come (rule M6). `threads` asked for the block, or
-    for work that used it.
+    for work that used it. `stream_ordered` tells whether allocation and free are points of its
+    stream (rule M4), `freed_in_order` whether its free is work of its stream: that of M4, or a
+    quarantine's poison. `policy` is that of its arena (rule M6), or nothing.
     """
 
     __slots__ = (
@@ -27,10 +30,12 @@ class Block:
         "end",
         "free_stack",
         "freed",
+        "freed_in_order",
         "frontier",
         "graph",
         "latent",
         "number",
+        "policy",
         "recorded",
         "released",
         "reused",
@@ -38,6 +43,7 @@ class Block:
         "stack",
         "start",
         "stream",
+        "stream_ordered",
         "threads",
     )
 
@@ -46,6 +52,7 @@ class Block:
         self.number, self.space, self.graph = record.block, record.space, record.graph
         self.start, self.end = record.address, record.address + record.size
         self.stream, self.stack, self.allocator = record.stream, record.stack, record.allocator
+        self.stream_ordered, self.freed_in_order, self.policy = _manners(record.allocator)
         self.freed = self.reused = False
         self.free_stack = NONE
         self.recorded: dict[int, int] = {}
@@ -59,18 +66,10 @@ class Block:
         """Its bytes."""
         return self.end - self.start
 
-    @property
-    def stream_ordered(self) -> bool:
-        """Whether allocation and free are points of its stream (rule M4)."""
-        return self.allocator.partition(":")[0] == "stream-ordered"
 
-    @property
-    def freed_in_order(self) -> bool:
-        """Whether its free is work of its stream: that of M4, or a quarantine's poison."""
-        return self.stream_ordered or self.allocator == "quarantine"
-
-    @property
-    def policy(self) -> str:
-        """The policy of its arena (rule M6), or nothing."""
-        name, _, policy = self.allocator.partition(":")
-        return policy if name == "bfc" else ""
+@lru_cache(64)
+def _manners(allocator: str) -> tuple[bool, bool, str]:
+    """What an allocator's name says of its blocks, as `Block` has it."""
+    name, _, policy = allocator.partition(":")
+    ordered = name == "stream-ordered"
+    return ordered, ordered or allocator == "quarantine", policy if name == "bfc" else ""

@@ -74,6 +74,7 @@ class Checker:
             division=division,
         )
         self._races: dict[tuple[Line, Line], Race] = {}
+        self._certain = False
         self._moved: set[tuple[Line, Line]] = set()
         self._mistakes: dict[tuple[str, str, Line], Mistake] = {}
         self._figures = Figures()
@@ -85,8 +86,8 @@ class Checker:
 
     @property
     def has_races(self) -> bool:
-        """Whether a race was found so far; costs nothing."""
-        return bool(self._races)
+        """Whether a race was found so far, possible ones left out; costs nothing."""
+        return self._certain
 
     def report(self) -> Report:
         """The findings so far; `summary.complete` tells whether the run has ended."""
@@ -225,12 +226,13 @@ class Checker:
         point = op.seq == _facts.LIFETIME
         place = _POINTS + self._points if point else op.accesses.index(access)
         at = (self._figures.operations, place, nth)
-        telling = Telling(conflict, kind_of(conflict, world.order), at)
+        telling = Telling(conflict, kind_of(conflict, world.order), at, conflict.confidence)
         key = (self._names.key(earlier), self._names.key(op))
         race = self._races.get(key)
         if race is None:
             race = self._races[key] = Race(telling, at)
         race.add(telling)
+        self._certain = self._certain or telling.confidence > r.Confidence.POSSIBLE
         if division is not None and division.shared(op) and division.shared(earlier):
             race.pairs.add((earlier.seq, op.seq))
         elif first:

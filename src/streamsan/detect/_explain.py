@@ -5,7 +5,7 @@ from __future__ import annotations
 from streamsan.detect._facts import LIFETIME, Conflict, Part
 from streamsan.detect._latent import LatentGroup
 from streamsan.detect._names import Names
-from streamsan.model.records import Mode, Operation
+from streamsan.model.records import Confidence, Mode, Operation
 from streamsan.order import Edge
 
 
@@ -20,7 +20,19 @@ def missing_edge(conflict: Conflict, names: Names) -> str:
         text += f"; its block was given up at {names.place(block.free_stack)} and handed out again"
         if block.policy == "async":
             text += ", for which the arena waits for nothing"
-    return text
+    return text + _guess(conflict)
+
+
+def _guess(conflict: Conflict) -> str:
+    """Which of the two operations are known by a pointer alone, and what that means."""
+    guessed = [part for part in conflict.sides if part.access.confidence == Confidence.POSSIBLE]
+    names = " and ".join(dict.fromkeys(part.op.name for part in guessed))
+    if not names:
+        return ""
+    return (
+        f"; but what {names} does with a pointer among its parameters is not known, so that it was"
+        " taken to read and write all of that memory"
+    )
 
 
 def missing_latent_edge(group: LatentGroup, names: Names) -> str:

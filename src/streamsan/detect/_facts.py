@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamsan.detect._blocks import Block
-from streamsan.model.records import NONE, Access, Mode, Operation
+from streamsan.model.records import NONE, Access, Confidence, Mode, Operation
 from streamsan.order import Edge, Order
 
 LIFETIME = NONE
@@ -44,6 +44,16 @@ class Conflict:
     renewed: int | None
     never: tuple[int, int] | None
     beside: tuple[int, int] | None
+
+    @property
+    def sides(self) -> tuple[Part, Part]:
+        """Both sides, in order of submission."""
+        return self.first, self.second
+
+    @property
+    def confidence(self) -> Confidence:
+        """How sure the less sure of the two accesses is."""
+        return Confidence(min(part.access.confidence for part in self.sides))
 
     @property
     def hazard(self) -> str:

@@ -32,16 +32,17 @@ use that it met."""
 
 @dataclass(slots=True)
 class Telling:
-    """One conflict that may tell a race, its kind, and where it was found."""
+    """One conflict that may tell a race, its kind, where it was found, and how sure it is."""
 
     conflict: Conflict
     kind: str
     at: At
+    confidence: Confidence
 
     @property
-    def rank(self) -> tuple[int, At]:
-        """The smallest tells most: the most specific kind, and the first of these."""
-        return KINDS.index(self.kind), self.at
+    def rank(self) -> tuple[bool, int, At]:
+        """The smallest tells most: no guess, the most specific kind, and the first of these."""
+        return self.confidence == Confidence.POSSIBLE, KINDS.index(self.kind), self.at
 
 
 @dataclass(slots=True)
@@ -75,14 +76,21 @@ class Race:
         self.pairs |= other.pairs
 
     @property
+    def possible(self) -> bool:
+        """Whether all that is known of it rests on a guess."""
+        return self.told.confidence == Confidence.POSSIBLE
+
+    @property
     def told(self) -> Telling:
         """The conflict that tells the race.
 
         Reuse explains none that happens without it: a pair of lines whose bytes stayed with one
         owner once is no `R03-ALLOC-REUSE`, however often a block changes hands between the two.
         """
-        reused = self.best.kind == _REUSE and self.best.conflict.moved
-        return self.stayed if reused and self.stayed is not None else self.best
+        best, stayed = self.best, self.stayed
+        if stayed is None or best.kind != _REUSE or not best.conflict.moved:
+            return best
+        return stayed if stayed.rank[0] == best.rank[0] else best
 
 
 @dataclass(slots=True)
@@ -104,17 +112,16 @@ def race_finding(race: Race, names: Names) -> Finding:
     """The finding of a race."""
     conflict, kind = race.told.conflict, race.told.kind
     block = conflict.first.block or conflict.second.block
-    accesses = (conflict.first.access, conflict.second.access)
+    accesses = [part.access for part in conflict.sides]
     start = block.start if block is not None else min(a.address for a in accesses)
     end = max(span(_extent(a))[1] for a in accesses)
-    confidence = Confidence(min(a.confidence for a in accesses))
-    first, second = (_side(part, start, names) for part in (conflict.first, conflict.second))
+    first, second = (_side(part, start, names) for part in conflict.sides)
     births = (conflict.first.op.timeline, conflict.second.op.timeline)
     return Finding(
         id=_identity(kind, "race", (first.site, second.site), births, names),
         kind=kind,
         hazard=conflict.hazard,
-        confidence=confidence.name.lower(),
+        confidence=race.told.confidence.name.lower(),
         count=race.count + len(race.pairs),
         first=first,
         second=second,
@@ -194,6 +201,7 @@ def _side(part: Part, start: int, names: Names) -> Side:
         forward_site=names.site(op.forward) if op.forward != NONE else None,
         argument=access.argument,
         range=(low - start, high - start),
+        confidence=Confidence(access.confidence).name.lower(),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streamsan.detect._facts import LIFETIME, Conflict, Part
-from streamsan.model.records import HOST, CopyKind, Mode, OpKind
+from streamsan.model.records import FOREIGN, HOST, CopyKind, Mode, OpKind
 from streamsan.order import Order
 
 KINDS = (
@@ -17,6 +17,7 @@ KINDS = (
     "R03-ALLOC-REUSE",
     "R04-EDGE-WRONG",
     "R11-WRONG-STREAM",
+    "R12-INTEROP",
     "R15-MULTI-DEVICE",
     "R01-PROD-CONS",
     "R02-SLOT-WAR",
@@ -67,10 +68,12 @@ def _order_kind(conflict: Conflict) -> str:
 
 
 def _plain_kind(conflict: Conflict, order: Order) -> str:
-    """R11, R15, R01, R02: there is no trace of an order that was meant."""
+    """R11, R12, R15, R01, R02: there is no trace of an order that was meant."""
     first, second = conflict.first.op, conflict.second.op
     if first.context == second.timeline or second.context == first.timeline:
         return "R11-WRONG-STREAM"
+    if first.name.startswith(FOREIGN) != second.name.startswith(FOREIGN):
+        return "R12-INTEROP"
     sides = [order.timelines[op.timeline] for op in (first, second)]
     if all(side.is_stream for side in sides) and sides[0].device != sides[1].device:
         return "R15-MULTI-DEVICE"

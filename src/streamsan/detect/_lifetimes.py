@@ -11,7 +11,7 @@ from streamsan.detect._findings import Mistake
 from streamsan.detect._latent import LatentGroup, nearest_edge, settle, unsafe_uses
 from streamsan.detect._names import Line, Names
 from streamsan.detect._segments import Use
-from streamsan.detect._shadow import Shadow
+from streamsan.detect._shadow import Shadow, forget_guarded, last_uses
 from streamsan.model.records import (
     NONE,
     Access,
@@ -70,7 +70,8 @@ class Lifetimes:
             if old.latent:
                 settle(self._order, old, block.stream, record.thread)
             old.reused = True
-            self._pass_frontier(old, block)
+            if old.frontier is not None:
+                self._pass_frontier(old.frontier, old, block)
         if block.stream_ordered and block.stream != NONE:
             released = [old.released for old in former if old.released is not None]
             self._point(block, "allocation", record.thread, record.stack, released)
@@ -92,11 +93,12 @@ class Lifetimes:
             shadow.clear(block)
             return
         guard = self._guard(block, record.thread)
+        segments = shadow.segments.cover(block.start, block.end)
         if block.stream != NONE and block.policy != "event":  # whose every next owner waits
-            uses = shadow.last_uses(block)
+            uses = last_uses(segments, block)
             if uses:
                 self._find_latent(block, record, uses, guard)
-        shadow.guard(block.start, block.end, guard)
+        forget_guarded(segments, guard)
 
     def _guard(self, block: Block, thread: int) -> Clock:
         """What a free by `thread`, or all next owners of the block, come after (M2, M5, M6, T1).
@@ -104,9 +106,9 @@ class Lifetimes:
         M6: an arena knows no recorded streams, but for `frontier`, where such a block is foreign to
         every stream. What `host-sync` and `event` order is in the trace by itself.
         """
-        recorded = list(block.recorded)
+        recorded = block.recorded
         block.threads.add(thread)
-        guard = self._order.memory_guard(block.threads, [] if block.policy else recorded)
+        guard = self._order.memory_guard(block.threads, () if block.policy else recorded)
         if block.policy == "frontier":
             frontier = self._order.frontier(guard, block.space)
             if recorded:
@@ -114,11 +116,11 @@ class Lifetimes:
             block.frontier = frontier
         return guard
 
-    def _pass_frontier(self, old: Block, new: Block) -> None:
+    def _pass_frontier(self, frontier: Clock, old: Block, new: Block) -> None:
         """Rule M6, `frontier`: streams other than the last owner come after all until the free."""
-        if old.frontier is not None and old.stream != new.stream:
+        if old.stream != new.stream:
             start, end = max(old.start, new.start), min(old.end, new.end)
-            self._shadow(new.space).guard(start, end, old.frontier)
+            forget_guarded(self._shadow(new.space).segments.cover(start, end), frontier)
 
     def mark(self, record: RecordStream) -> None:
         """Rule M2: the allocator is told that a stream uses a block."""

@@ -84,14 +84,21 @@ def build(
     mistakes: list[Mistake],
     summary: Summary,
 ) -> Report:
-    """The report of a run, in the order in which its findings were first made."""
+    """The report of a run, in the order in which its findings were first made.
+
+    What rests on a guess comes after the rest: races in a list of their own, `possible`.
+    """
+    found = [race_finding(race, names) for race in races if not race.possible]
+    possible = [race_finding(race, names) for race in races if race.possible]
+    dropped = [latent_finding(group, names) for group in latent]
     return Report(
         schema=SCHEMA,
-        verdict="races" if races else "clean",
-        races=[race_finding(race, names) for race in races],
-        latent=[latent_finding(group, names) for group in latent],
+        verdict="races" if found else "clean",
+        races=found,
+        latent=sorted(dropped, key=lambda finding: finding.confidence == "possible"),
         misuse=[mistake_finding(mistake, names) for mistake in mistakes],
         summary=summary,
+        possible=possible,
     )
 
 

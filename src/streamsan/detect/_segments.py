@@ -7,10 +7,11 @@ how many there are where boundaries are the same as before, which is by far the 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from streamsan.detect._blocks import Block
+from streamsan.detect._views import Views
 from streamsan.model.extent import Extent
 from streamsan.model.records import Access, Operation
 
@@ -26,9 +27,10 @@ class Track:
 
     `newest`, `newest_write` and `oldest` bound their epochs, so that one comparison tells that all
     are ordered, or none; `room` is the number of uses at which it is worth to look for old ones.
+    `views` are those of the uses that have gaps, if there are any.
     """
 
-    __slots__ = ("newest", "newest_write", "oldest", "room", "uses")
+    __slots__ = ("newest", "newest_write", "oldest", "room", "uses", "views")
 
     def __init__(self, epoch: int) -> None:
         """A track whose first use has that epoch."""
@@ -36,18 +38,48 @@ class Track:
         self.newest_write = 0
         self.room = _ROOM
         self.uses: dict[tuple[Any, ...], Use] = {}
+        self.views: Views | None = None
 
     def copy(self) -> Track:
         """The same track, for the other half of a segment that is split."""
         twin = Track(self.oldest)
         twin.newest, twin.newest_write, twin.room = self.newest, self.newest_write, self.room
         twin.uses = self.uses.copy()
+        if self.views is not None:
+            twin.views = twin._index()
         return twin
 
     def drop(self, epoch: int) -> None:
         """Forget all uses up to `epoch`."""
         self.uses = {key: use for key, use in self.uses.items() if use[0] > epoch}
         self.oldest = epoch + 1
+        if self.views is not None:
+            self.views = self._index()
+
+    def file(self, key: tuple[Any, ...], use: Use, extent: Extent) -> None:
+        """Keep a use whose `extent` has gaps."""
+        if key not in self.uses:
+            if self.views is None:
+                self.views = Views()
+            self.views.add(key, extent)
+        self.uses[key] = use
+
+    def _index(self) -> Views | None:
+        """The views among the uses."""
+        views = Views()
+        for key, use in self.uses.items():
+            if use[4] is not None:
+                views.add(key, use[4])
+        return views if len(views) else None
+
+    def meeting(self, extent: Extent) -> Collection[Use]:
+        """The uses that may share a byte with an extent, in the order of `uses`."""
+        if self.views is None:
+            return self.uses.values()
+        near = self.views.near(extent)
+        if not near and len(self.views) == len(self.uses):
+            return ()
+        return [use for key, use in self.uses.items() if use[4] is None or key in near]
 
     def widen(self, limit: int) -> None:
         """Have room for as many uses again, up to `limit`."""
@@ -105,21 +137,29 @@ class Segments:
 
         Most bytes are used as they were before, so that following the ends is enough.
         """
+        if start >= end:
+            return ()
+        found = self._follow(start, end)
+        if found is not None:
+            return found
+        self._split(start)
+        self._split(end)
+        found = self._follow(start, end)
+        return found if found is not None else self._fill(start, end)
+
+    def _follow(self, start: int, end: int) -> Sequence[Segment] | None:
+        """The segments from `start` to `end`, unless there is a gap, or `end` is no boundary."""
         at, found, position = self.at, [], start
         while position < end:
             segment = at.get(position)
             if segment is None:
-                break
+                return None
             found.append(segment)
             position = segment.end
-        if position == end:
-            return found
-        return self._carve(start, end) if start < end else ()
+        return found if position == end else None
 
-    def _carve(self, start: int, end: int) -> Sequence[Segment]:
-        """Make boundaries at `start` and `end`, and segments of what has none; all in between."""
-        self._split(start)
-        self._split(end)
+    def _fill(self, start: int, end: int) -> Sequence[Segment]:
+        """The segments from `start` to `end`, which are boundaries; makes some of what has none."""
         found: list[Segment] = []
         starts, position = self._starts, start
         first = index = bisect_left(starts, start)
@@ -143,6 +183,8 @@ class Segments:
 
     def _split(self, at: int) -> None:
         """Make `at` a boundary if it lies within a segment."""
+        if at in self.at:
+            return
         left = self.find(at)
         if left is not None and left.start < at:
             right = self.at[at] = Segment(at, left.end, left.block)

@@ -55,48 +55,18 @@ class Shadow:
 
         A use comes once per segment that it shares with the access.
         """
-        start, run = access.address, access.run
-        if access.sizes or run <= 0:
-            return self._touch_parts(op, access, epoch, clock)
-        segment = self.segments.at.get(start)
-        if segment is not None and segment.end - start == run:
-            return self._visit((segment,), op, access, epoch, clock, None)
-        if len(self.segments.at) > self._sweep_at:
-            self._sweep()
-        segments = self.segments.cover(start, start + run)
-        return self._visit(segments, op, access, epoch, clock, None)
-
-    def _touch_parts(
-        self, op: Operation, access: Access, epoch: int, clock: Clock
-    ) -> Sequence[Use]:
-        """The same for an access with gaps, or one that names no bytes."""
-        extent: Extent = (access.address, access.run, access.sizes, access.strides)
-        if not is_canonical(extent):
-            self._losses.malformed += 1
-            return ()
-        if len(self.segments.at) > self._sweep_at:
-            self._sweep()
-        if count(extent) > _FEW_RUNS:
-            met = self.segments.meet(*span(extent))
-            return self._visit(met, op, access, epoch, clock, extent)
-        cover = self.segments.cover
-        segments = [part for low, high in stretches(extent) for part in cover(low, high)]
-        return self._visit(segments, op, access, epoch, clock, None)
-
-    def _visit(
-        self,
-        segments: Sequence[Segment],
-        op: Operation,
-        access: Access,
-        epoch: int,
-        clock: Clock,
-        extent: Extent | None,
-    ) -> Sequence[Use]:
+        extent: Extent | None = None
+        segment = self.segments.at.get(access.address)
+        if segment is not None and segment.end - segment.start == access.run and not access.sizes:
+            segments: Sequence[Segment] = (segment,)
+        else:
+            segments, extent = self._place(access)
         found: Sequence[Use] = ()
         timeline, mode = op.timeline, access.mode
         writes = mode & _WRITE
         line = op.stack if op.stack >= 0 else op.name
-        key = (line, mode) if extent is None else (line, mode, extent)
+        sure = access.confidence
+        key = (line, mode, sure) if extent is None else (line, mode, sure, extent)
         for segment in segments:
             tracks = segment.tracks
             own = tracks.get(timeline)
@@ -109,13 +79,31 @@ class Shadow:
             own.newest = epoch
             if writes:
                 own.newest_write = epoch
-            uses, block = own.uses, segment.block
-            uses[key] = (epoch, op, access, block, extent)
+            block = segment.block
+            if extent is None:
+                own.uses[key] = (epoch, op, access, block, None)
+            else:
+                own.file(key, (epoch, op, access, block, extent), extent)
             if block is not None:
                 block.threads.add(op.thread)
-            if len(uses) > own.room:
+            if len(own.uses) > own.room:
                 self._make_room(own, timeline)
         return found
+
+    def _place(self, access: Access) -> tuple[Sequence[Segment], Extent | None]:
+        """The segments that an access touches all of; or with its extent, those that it meets."""
+        if len(self.segments.at) > self._sweep_at:
+            self._sweep()
+        cover = self.segments.cover
+        if not access.sizes and access.run > 0:
+            return cover(access.address, access.address + access.run), None
+        extent: Extent = (access.address, access.run, access.sizes, access.strides)
+        if not is_canonical(extent):
+            self._losses.malformed += 1
+            return (), None
+        if count(extent) > _FEW_RUNS:
+            return self.segments.meet(*span(extent)), extent
+        return [part for low, high in stretches(extent) for part in cover(low, high)], None
 
     def _look(
         self, segment: Segment, timeline: int, writes: int, clock: Clock, extent: Extent | None
@@ -141,14 +129,14 @@ class Shadow:
         """
         whole: Extent = (segment.start, segment.end - segment.start, (), ())
         found = []
-        for use in track.uses.values():
+        for use in track.meeting(extent or whole):
             if use[0] > known and (writes or use[2].mode & _WRITE):
                 gaps = use[4]
                 if (gaps is None and extent is None) or self._meet(gaps or whole, extent or whole):
                     found.append(use)
         if len(found) > 1:
             present = [use for use in found if use[3] is segment.block]
-            if any(use[4] is None for use in present):
+            if any(use[4] is None and use[2].confidence for use in present):  # a guess hides none
                 return present
             found.sort(key=_epoch, reverse=True)  # of those before, the last use is told first
         return found
@@ -193,32 +181,6 @@ class Shadow:
             self.segments.merge(segments)
         return former
 
-    def guard(self, start: int, end: int, clock: Clock) -> None:
-        """Rules M2, M5, M6: who gets the bytes ``start`` to ``end`` (exclusive) next comes after
-        `clock`; forget uses that are ordered before.
-        """
-        for segment in self.segments.cover(start, end):
-            for timeline, track in list(segment.tracks.items()):
-                epoch = clock.get(timeline, 0)
-                if epoch >= track.newest:
-                    del segment.tracks[timeline]
-                elif epoch >= track.oldest:
-                    track.drop(epoch)
-
-    def last_uses(self, block: Block) -> dict[int, Use]:
-        """The last use of `block` by each timeline other than its owner."""
-        found: dict[int, Use] = {}
-        owner = block.stream
-        for segment in self.segments.cover(block.start, block.end):
-            for timeline, track in segment.tracks.items():
-                if timeline != owner:
-                    for use in track.uses.values():
-                        if use[3] is block and (
-                            timeline not in found or use[0] > found[timeline][0]
-                        ):
-                            found[timeline] = use
-        return found
-
     def clear(self, block: Block) -> None:
         """Forget all uses of the bytes of `block`."""
         for segment in self.segments.cover(block.start, block.end):
@@ -238,9 +200,16 @@ class Shadow:
                 del segment.tracks[timeline]
 
     def _forget(self, segment: Segment, floors: dict[int, int]) -> None:
-        """Drop the tracks that all threads have passed."""
-        for timeline in list(segment.tracks):
-            if self._passed(timeline, segment.tracks[timeline].newest, floors):
+        """Drop the tracks that all threads have passed; `floors` keeps what was asked."""
+        passed = None
+        for timeline, track in segment.tracks.items():
+            floor = floors.get(timeline)
+            if floor is None:
+                floor = floors[timeline] = self._floor(timeline)
+            if track.newest <= floor:
+                passed = [timeline] if passed is None else [*passed, timeline]
+        if passed is not None:
+            for timeline in passed:
                 del segment.tracks[timeline]
 
     def _forget_release(self, block: Block, released: Clock, floors: dict[int, int]) -> None:
@@ -283,6 +252,33 @@ class Shadow:
             self._losses.pieces += sum(len(track.uses) for track in segment.tracks.values())
             segment.tracks.clear()
         self.segments.tidy()
+
+
+def forget_guarded(segments: Sequence[Segment], clock: Clock) -> None:
+    """Rules M2, M5, M6: who gets the bytes of `segments` next comes after `clock`; forget uses that
+    are ordered before.
+    """
+    for segment in segments:
+        tracks = segment.tracks
+        for timeline, track in list(tracks.items()):
+            epoch = clock.get(timeline, 0)
+            if epoch >= track.newest:
+                del tracks[timeline]
+            elif epoch >= track.oldest:
+                track.drop(epoch)
+
+
+def last_uses(segments: Sequence[Segment], block: Block) -> dict[int, Use]:
+    """The last use of `block`, which has `segments`, by each timeline other than its owner."""
+    found: dict[int, Use] = {}
+    owner = block.stream
+    for segment in segments:
+        for timeline, track in segment.tracks.items():
+            if timeline != owner:
+                for use in track.uses.values():
+                    if use[3] is block and (timeline not in found or use[0] > found[timeline][0]):
+                        found[timeline] = use
+    return found
 
 
 def _epoch(use: Use) -> int:

@@ -19,7 +19,8 @@ class Side(msgspec.Struct):
     """One of the two accesses of a finding.
 
     `access` is ``read``, ``write`` or ``read-write``; `stream` is a name, or ``host``; `range` is
-    the byte range touched, relative to the memory's start (half open).
+    the byte range touched, relative to the memory's start (half open). `confidence` is that of
+    this access alone, ``certain``, ``likely`` or ``possible``.
     """
 
     op: str
@@ -32,6 +33,7 @@ class Side(msgspec.Struct):
     forward_site: Site | None
     argument: str
     range: tuple[int, int]
+    confidence: str = "certain"
 
 
 class Memory(msgspec.Struct):
@@ -82,7 +84,10 @@ class Summary(msgspec.Struct):
 
 
 class Report(msgspec.Struct):
-    """All findings of a run."""
+    """All findings of a run.
+
+    `possible` are races in which a side is a guess; they do not decide the verdict.
+    """
 
     schema: str
     verdict: str
@@ -90,3 +95,4 @@ class Report(msgspec.Struct):
     latent: list[Finding]
     misuse: list[Finding]
     summary: Summary
+    possible: list[Finding] = []

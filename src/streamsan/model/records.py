@@ -20,6 +20,10 @@ NONE = -1
 """The identity of nothing, wherever a record may leave one out."""
 
 
+FOREIGN = "driver::"
+"""First part of the name of an operation that another library than the framework enqueued."""
+
+
 class Mode(IntEnum):
     """How bytes are touched; the values are bits."""
 

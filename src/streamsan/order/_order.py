@@ -315,7 +315,7 @@ class Order:
         before the last one went; and the tails of the streams `recorded` on the block. It holds
         until the next record of the run.
         """
-        hosts = [host for number in threads if (host := self.timelines.get(number)) is not None]
+        hosts = [self.timelines[number] for number in threads if number in self.timelines]
         if len(hosts) == 1 and not recorded:
             return hosts[0].clock
         clock: Clock = {}

@@ -22,13 +22,13 @@ from streamsan.errors import UsageError
 from streamsan.model import records as r
 from streamsan.record._arena_figures import install_figures
 from streamsan.record._arena_streams import ArenaMemory, ArenaStreams, ReportedStreams
-from streamsan.record._cuda_driver import Context, library
 from streamsan.record._native_calls import NativeCalls
 from streamsan.record._observer import Observer
+from streamsan.record.cuda._driver import Context, library
 from streamsan.virtual.face.execute import out_of_memory
 
 if TYPE_CHECKING:
-    from streamsan.record._cuda import CudaRecorder
+    from streamsan.record.cuda._recorder import CudaRecorder
 
 _Method = TypeVar("_Method", bound=Callable[..., None])
 
@@ -197,9 +197,8 @@ class Arena:
                 device.memory.release(address, size)
             else:
                 device.allocator.free(block)
-            if born is not None:
-                record = r.Free(born.number, *where)
-                self.tell(lambda: self.observer.emit(record))
+            if recorder is not None and born is not None:
+                self.tell(lambda: recorder.blocks.give_up(born, *where))
         finally:
             self._behalf, self._holds = None, False
 

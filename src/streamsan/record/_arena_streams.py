@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from streamsan.model import records as r
-from streamsan.record._cuda_driver import Context, Memory, Points, Token
+from streamsan.record.cuda._driver import Context, Memory, Points, Token
 
 if TYPE_CHECKING:
     from streamsan.record._arena import Arena

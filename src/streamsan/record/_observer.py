@@ -11,7 +11,6 @@ import threading
 import time
 import traceback
 import weakref
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
@@ -21,25 +20,27 @@ from typing import Any, TypeVar
 import msgspec
 
 from streamsan.model import records as r
-from streamsan.record import Sink
+from streamsan.record import Sink, _core
+from streamsan.record._portable import Outlet
 from streamsan.record._sites import (
     assigned_name,
     is_launcher,
     is_ours,
-    is_user,
+    is_user_frame,
     line_text,
     portable,
 )
 from streamsan.virtual.monitor import Monitor
+from streamsan.virtual.observer import Watcher
 
 _DEPTH = 100
 """Innermost frames kept of a stack, and if none of them is the user's, the next that is."""
 
-_TOLD_APART = 400
-"""Innermost frames by which stacks differ: a deep recursion would have ever longer ones."""
-
 _ERRORS = 20
 """Different errors of ours that are told; what follows is told in one sentence."""
+
+_WAITS = (r.StreamSync, r.EventSync, r.DeviceSync)
+_HOST = int(r.OpKind.HOST)
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
@@ -72,9 +73,10 @@ class Observer:
     """Emits the records of one process to a sink; None takes nothing."""
 
     def __init__(self) -> None:
-        self.monitor = Monitor()
+        self.outlet: Outlet = _core.Outlet()
+        """The way out, which is the monitor too."""
+        self.monitor: Monitor = self.outlet
         self.user_files: tuple[str, ...] = ()
-        self._sink: Sink | None = None
         self._run = 0
         self._local = Local()
         self.next_number: Callable[[], int] = itertools.count().__next__
@@ -83,22 +85,27 @@ class Observer:
         self._parents: weakref.WeakKeyDictionary[threading.Thread, tuple[int, int]] = (
             weakref.WeakKeyDictionary()
         )
-        self._busy = False
-        self._waiting: deque[r.AnyRecord] = deque()
+        self.recording = False
+        """Whether a recording is under way."""
         self._codes: dict[int, CodeType] = {}
+        self.stacks = _core.stacks(self._define)
+        self.user_stacks: set[int] = set()
+        """Numbers of those with a line of the user's."""
         self._streams: dict[int, r.StreamDef] = {}
         self.foreign: Callable[[], int] = lambda: r.NONE
         """Timeline that a thread unknown to Python works for, or NONE: it is one of its own."""
+        self.watcher: Watcher | None = None
         self._used = False
         self._clear()
 
     def _clear(self) -> None:
-        self._stacks: dict[tuple[int, ...], int] = {}
+        self.stacks.clear()
+        self._stack_count = 0
         self._sites: dict[tuple[int, int], int] = {}
         self._site_count = 0
         self._user_sites: set[int] = set()
-        self._user_stacks: set[int] = set()
-        self._sequence = 0
+        self.user_stacks.clear()
+        self.outlet.sequence = 0
         self._errors: set[str] = set()
         self._untold: r.Note | None = None
         self._notes: set[tuple[str, str]] = set()
@@ -110,7 +117,8 @@ class Observer:
         with self.monitor:
             self._used = self.used
             self._clear()
-            self._sink = sink
+            self.outlet.sink = sink
+            self.recording = True
             self._run += 1
             self.user_files = user_files
             self._began = time.perf_counter()
@@ -125,45 +133,32 @@ class Observer:
             if self._untold is not None:
                 self.emit(self._untold)
             self.emit(r.End(status, time.perf_counter() - self._began))
-            self._sink = None
+            self.outlet.sink = None
+            self.recording = False
 
     @property
     def used(self) -> bool:
         """Whether an operation was recorded in this process so far."""
-        return self._used or self._sequence > 0
-
-    @property
-    def recording(self) -> bool:
-        """Whether a recording is under way."""
-        return self._sink is not None
+        return self._used or self.outlet.sequence > 0
 
     def abandon(self) -> None:
         """Drop everything from here on: this is a forked child."""
-        self._sink = None
+        self.outlet.sink = None
+        self.recording = False
         self.monitor.after_fork()
 
     # -- records ----------------------------------------------------------------------------------
 
-    @_guarded(None)
     def emit(self, record: r.AnyRecord) -> None:
         """Hand a record to the sink; one that comes out of the handling of another waits for it."""
-        self._hand_on(record)
-
-    def _hand_on(self, record: r.AnyRecord) -> None:
-        sink = self._sink
-        if sink is None:
+        if not self.recording:
             return
-        with self.monitor:
-            if self._busy:
-                self._waiting.append(record)
-                return
-            self._busy = True
-            try:
-                sink(record)
-                while self._waiting:
-                    sink(self._waiting.popleft())
-            finally:
-                self._busy = False
+        try:
+            if self.watcher is not None and isinstance(record, _WAITS):
+                self.watcher.waits(record)
+            self.outlet.emit(record)
+        except Exception as error:
+            self.internal_error(error)
 
     def internal_error(self, error: BaseException) -> None:
         """Note an error of ours once."""
@@ -175,7 +170,7 @@ class Observer:
             if len(self._errors) > _ERRORS:
                 text = f"more than {_ERRORS} different errors: the others are not told"
             note = self._untold = r.Note("internal-error", text)
-            self._hand_on(note)
+            self.outlet.hand_on(note)
             self._untold = None
 
     @_guarded(None)
@@ -191,38 +186,60 @@ class Observer:
                 self._notes.add((topic, text))
                 self.emit(r.Note(topic, text))
 
-    @_guarded(None)
     def operation(
-        self, kind: int, name: str, timeline: int, accesses: tuple[r.Access, ...], **extra: Any
+        self,
+        kind: int,
+        name: str,
+        timeline: int,
+        accesses: tuple[r.Access, ...],
+        *,
+        copy: int = 0,
+        node: str = "",
+        forward: int = r.NONE,
+        context: int = r.NONE,
+        graph: int = r.NONE,
+        captured: bool = False,
+        thread: int | None = None,
+        stack: int | None = None,
     ) -> None:
-        """Report an operation of the calling thread."""
-        if self._sink is None:
+        """Report an operation, of the calling thread and its stack unless told otherwise."""
+        if not self.recording:
             return
-        thread = extra.pop("thread", None)
-        stack = extra.pop("stack", None)
-        with self.monitor:
+        try:
             if thread is None:
                 thread = self.thread()
             if stack is None:
                 stack = self.stack()
-            self._sequence += 1
-            self.emit(
-                r.Operation(self._sequence, kind, name, timeline, thread, stack, accesses, **extra)
-            )
+            outlet = self.outlet
+            with outlet:
+                outlet.sequence += 1
+                outlet.hand_on(
+                    r.Operation(
+                        outlet.sequence, kind, name, timeline, thread, stack, accesses, copy, node,
+                        forward, context, graph, captured,
+                    )
+                )  # fmt: skip
+            if (copy or kind == _HOST) and self.watcher is not None:
+                self.watcher.touched(copy, timeline, accesses, captured)
+        except Exception as error:
+            self.internal_error(error)
 
     # -- threads ----------------------------------------------------------------------------------
 
-    @_guarded(r.NONE)
     def thread(self) -> int:
         """Timeline of the calling thread."""
         local = self._local
-        if local.run != self._run:
-            if threading.get_ident() not in threading._active:  # type: ignore[attr-defined]
-                served = self.foreign()
-                if served != r.NONE:
-                    return served
-            self._new_thread()
-        return local.timeline
+        return local.timeline if local.run == self._run else self._other_thread()
+
+    @_guarded(r.NONE)
+    def _other_thread(self) -> int:
+        """Timeline of a thread that is new in this recording, or works for another."""
+        if threading.get_ident() not in threading._active:  # type: ignore[attr-defined]
+            served = self.foreign()
+            if served != r.NONE:
+                return served
+        self._new_thread()
+        return self._local.timeline
 
     def _new_thread(self) -> None:
         local = self._local
@@ -237,25 +254,25 @@ class Observer:
     @_guarded(None)
     def starting(self, thread: threading.Thread) -> None:
         """The calling thread is about to start another."""
-        if self._sink is not None:
+        if self.recording:
             self._parents[thread] = (self.thread(), self.stack())
 
     @_guarded(None)
     def ended(self, thread: threading.Thread) -> None:
         """The calling thread, `thread`, has handed over to whoever joins it, and ends."""
-        if self._sink is not None and self._local.run == self._run:
+        if self.recording and self._local.run == self._run:
             self.emit(r.ThreadEnd(self._local.timeline))
 
     @_guarded(None)
     def release(self, number: int) -> None:
         """The calling thread hands over through a host object (T1)."""
-        if self._sink is not None:
+        if self.recording:
             self.emit(r.HostRelease(number, self.thread()))
 
     @_guarded(None)
     def acquire(self, number: int) -> None:
         """The calling thread takes what was handed over through a host object (T1)."""
-        if self._sink is not None:
+        if self.recording:
             self.emit(r.HostAcquire(number, self.thread()))
 
     # -- streams ----------------------------------------------------------------------------------
@@ -275,28 +292,22 @@ class Observer:
 
     # -- stacks -----------------------------------------------------------------------------------
 
-    @_guarded(r.NONE)
     def stack(self) -> int:
         """Number of the calling thread's Python stack, StreamSan's own frames left out."""
-        if self._sink is None:
+        if not self.recording:
             return r.NONE
-        key: list[int] = []
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None and len(key) < 2 * _TOLD_APART:
-            key.append(id(frame.f_code))
-            key.append(frame.f_lasti)
-            frame = frame.f_back
-        number = self._stacks.get(tuple(key))
-        if number is None:
-            number = self._define(tuple(key), sys._getframe(1))
-        return number
+        try:
+            return self.stacks.number()
+        except Exception as error:
+            self.internal_error(error)
+            return r.NONE
 
-    @_guarded(False)
     def is_user_stack(self, number: int) -> bool:
         """Whether a line of the user's is on a stack."""
-        return number in self._user_stacks
+        return number in self.user_stacks
 
-    def _define(self, key: tuple[int, ...], frame: FrameType | None) -> int:
+    def _define(self, frame: FrameType | None) -> int:
+        """A number for a new stack, given with its innermost frame."""
         with self.monitor:
             sites: list[int] = []
             user = cut = outside = False
@@ -309,27 +320,30 @@ class Observer:
                 elif user and len(sites) >= _DEPTH:
                     cut = True
                 else:
-                    site = self._site(code, frame.f_lineno or code.co_firstlineno)
+                    site = self._site(frame)
                     user = user or site in self._user_sites
                     if len(sites) < _DEPTH or user:
                         sites.append(site)
                 frame = frame.f_back
             if cut:
                 self.note_once("blind-spot", f"callers beyond the innermost {_DEPTH} frames")
-            number = self._stacks[key] = len(self._stacks)
+            number = self._stack_count
+            self._stack_count += 1
             if user:
-                self._user_stacks.add(number)
+                self.user_stacks.add(number)
             self.emit(r.StackDef(number, tuple(sites)))
             return number
 
-    def _site(self, code: CodeType, line: int) -> int:
+    def _site(self, frame: FrameType) -> int:
+        code = frame.f_code
+        line = frame.f_lineno or code.co_firstlineno
         key = (id(code), line)
         number = self._sites.get(key)
         if number is None:
             number = self._sites[key] = self._site_count
             self._site_count += 1
             file = code.co_filename
-            user = is_user(file, self.user_files)
+            user = is_user_frame(frame, self.user_files)
             if user:
                 self._user_sites.add(number)
             text = line_text(file, line) if user else ""
@@ -345,7 +359,7 @@ class Observer:
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             file = frame.f_code.co_filename
-            if not is_ours(file) and is_user(file, self.user_files):
+            if not is_ours(file) and is_user_frame(frame, self.user_files):
                 return assigned_name(file, frame.f_lineno or 0)
             frame = frame.f_back
         return ""

@@ -7,7 +7,9 @@ import linecache
 import os
 import site
 import sysconfig
+from collections.abc import Callable
 from functools import lru_cache
+from types import CodeType, FrameType
 
 import streamsan
 
@@ -38,11 +40,45 @@ def is_launcher(file: str) -> bool:
     return file == _LAUNCHER
 
 
+_generated: set[str] = set()
+_compiled: list[Callable[[CodeType], bool]] = []
+
+
+def compiled(test: Callable[[CodeType], bool]) -> None:
+    """Code for which `test` is true stands in for the user's: a compiler made it of a function."""
+    _compiled.append(test)
+
+
+def is_user_frame(frame: FrameType, user_files: tuple[str, ...]) -> bool:
+    """Whether a frame is at a line of the user's program.
+
+    A compiled function calls what was compiled with its own first line, which is none that runs;
+    what was left uncompiled keeps its lines. Code made from a string is the user's in the main
+    module only (``python -c``): dataclasses, and launchers of kernels, are made so too.
+    """
+    code = frame.f_code
+    if not is_user(code.co_filename, user_files):
+        return False
+    if code.co_filename == "<string>":
+        return frame.f_globals.get("__name__") == "__main__"
+    return frame.f_lineno != code.co_firstlineno or not any(test(code) for test in _compiled)
+
+
+def generated(file: str) -> None:
+    """A file that a compiler of the program wrote, and that nobody reads: not the user's."""
+    if file not in _generated:
+        _generated.add(file)
+        is_user.cache_clear()
+        portable.cache_clear()
+
+
 @lru_cache(maxsize=4096)
 def is_user(file: str, user_files: tuple[str, ...]) -> bool:
     """Whether a file belongs to the user's program: not installed, not the standard library."""
     if file in user_files or os.path.realpath(file) in user_files:
         return True
+    if file in _generated:
+        return False
     if file.startswith("<"):
         return file in ("<string>", "<stdin>") or file.startswith("<ipython")
     return not os.path.realpath(file).startswith((*_installed(), _OURS))
@@ -56,6 +92,8 @@ def portable(file: str) -> str:
     """
     if file.startswith("<"):
         return file
+    if file in _generated:
+        return f"torch/_inductor/<generated>/{os.path.basename(file)}"
     path = os.path.realpath(file)
     folder = next((folder for folder in _installed() if path.startswith(folder)), "")
     return path[len(folder) :].replace(os.sep, "/")

@@ -18,7 +18,7 @@ from typing import Any
 
 from streamsan.record._hosts_locks import Lock, RLock, SimpleQueue
 from streamsan.record._hosts_report import REPORTER, Callbacks, Handover
-from streamsan.record._tracebacks import remove_our_frames
+from streamsan.tracebacks import remove_our_frames
 
 __all__ = ["Callbacks", "HostThreads"]
 

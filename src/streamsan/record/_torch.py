@@ -17,6 +17,7 @@ from streamsan.record import Options, Recorder, Sink
 from streamsan.record._children import watch_children
 from streamsan.record._observer import Observer
 from streamsan.record._threads import Callbacks, HostThreads
+from streamsan.record.cuda._presence import available, device_name
 from streamsan.virtual.monitor import Monitor
 from streamsan.virtual.schedule import parse
 
@@ -27,8 +28,8 @@ OLDEST = (2, 11)
 """The oldest torch that is known to work."""
 
 _BLIND_SPOT = (
-    "reads and writes of host memory other than pinned memory, and of pinned memory through arrays"
-    " and buffers that share it"
+    "reads and writes of host memory other than pinned memory, and reads of pinned memory through"
+    " arrays and buffers while they live"
 )
 
 
@@ -51,14 +52,19 @@ def import_torch() -> Any:
 
 def choose(device: str, torch: Any) -> str:
     """``cuda`` or ``virtual`` for a device option; UsageError where it cannot be had."""
-    available = torch.cuda.is_available() and _installed is None
+    found = _installed.name == "cuda" if _installed else available(torch)
     if device == "auto":
-        return "cuda" if available else "virtual"
-    if device == "cuda" and not available:
+        return "cuda" if found else "virtual"
+    if device == "cuda" and not found:
         raise UsageError("no CUDA device is to be had here: use --device virtual")
     if device not in ("cuda", "virtual"):
         raise UsageError(f"no device '{device}': choose auto, cuda or virtual")
     return device
+
+
+def device_of(options: Options) -> str:
+    """``cuda`` or ``virtual``. Raises UsageError where torch or the device is no good."""
+    return choose(options.device, import_torch())
 
 
 class Installed:
@@ -146,7 +152,7 @@ def _header(name: str, options: Options, torch: Any) -> Header:
         "torch": str(torch.__version__),
     }  # fmt: skip
     if name == "cuda":
-        versions["device"] = torch.cuda.get_device_name(0)
+        versions["device"] = device_name(torch)
         versions["cuda"] = str(torch.version.cuda)
     chosen = {"device": name}
     if options.allocator != DEFAULT:
@@ -177,10 +183,12 @@ def _install(installed: Installed, name: str, options: Options, schedule: Any) -
             shown.enabled = False
 
     else:
-        from streamsan.record import _cuda
+        from streamsan.record._interchange import watch_driver
+        from streamsan.record.cuda import _recorder as _cuda
 
         recorder = _cuda.CudaRecorder(observer, installed.arena)
         recorder.install()
+        installed.remark = watch_driver(recorder, options.driver)
         installed.enter_thread = recorder.enter_thread
         leave = recorder.leave
     installed.leave = leave

@@ -46,7 +46,8 @@ def _facts(side: Side, paint: Paint, *, several: bool) -> list[str]:
     argument = f" ({side.argument})" if side.argument else ""
     low, high = side.range
     span = f"bytes {low:,} to {high:,}" if high > low else ""
-    return [paint("strong", side.access), paint("stream", where), side.op + argument, span]
+    access = side.access if side.confidence != "possible" else f"{side.access}?"
+    return [paint("strong", access), paint("stream", where), side.op + argument, span]
 
 
 def _site(side: Side, paint: Paint, view: View) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from streamsan.model.findings import Finding, Report, Side
 from streamsan.report._kinds import count_text, title, verdict_text
+from streamsan.report._possible import fold
 from streamsan.report._view import View
 
 
@@ -11,6 +12,7 @@ def render(report: Report, view: View) -> str:
     """One workflow command a line; GitHub shows ten per step, so races come first."""
     lines = [_annotation("error", finding, view) for finding in report.races]
     lines += [_annotation("warning", finding, view) for finding in report.misuse + report.latent]
+    lines += [_annotation("notice", group.finding, view) for group in fold(report.possible, view)]
     errors = report.summary.internal_errors
     lines += [f"::warning title=StreamSan internal error::{_data(error)}" for error in errors]
     return "\n".join([*lines, *_summary(report)]) + "\n"

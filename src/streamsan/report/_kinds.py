@@ -49,5 +49,6 @@ def verdict_text(report: Report) -> str:
         (len(report.races), "race"),
         (len(report.latent), "latent race"),
         (len(report.misuse), "misuse"),
+        (len(report.possible), "possible race"),
     )
     return ", ".join(count_text(*pair) for pair in counts if pair[0]) or "no races found"

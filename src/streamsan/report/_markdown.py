@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from streamsan.model.findings import Finding, Report, Side
 from streamsan.report._kinds import count_text, size_text, title
+from streamsan.report._possible import fold
 from streamsan.report._view import View
 
 
@@ -17,7 +18,18 @@ def render(report: Report, view: View) -> str:
             lines += _finding(f"{name} {number}", finding, view)
         if hidden := len(findings) - len(findings[: view.limit]):
             lines += [f"{hidden} more not shown.", ""]
-    return "\n".join(lines + _summary(report)) + "\n"
+    return "\n".join(lines + _possible(report, view) + _summary(report)) + "\n"
+
+
+def _possible(report: Report, view: View) -> list[str]:
+    """What may be a race comes last, folded."""
+    folded, lines = fold(report.possible, view), []
+    for number, group in enumerate(folded[: view.limit], 1):
+        lines += _finding(f"Possible race {number}", group.finding, view)
+        lines += [group.text, ""] if group.text else []
+    if hidden := len(folded) - len(folded[: view.limit]):
+        lines += [f"{hidden} more not shown.", ""]
+    return lines
 
 
 def _finding(name: str, finding: Finding, view: View) -> list[str]:

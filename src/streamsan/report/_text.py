@@ -10,6 +10,7 @@ from streamsan.report._finding import body
 from streamsan.report._kinds import count_text, title, verdict_text
 from streamsan.report._layout import Layout
 from streamsan.report._paint import Paint
+from streamsan.report._possible import fold
 from streamsan.report._view import View
 
 
@@ -29,8 +30,23 @@ def render(report: Report, view: View) -> str:
             body(page, finding, view)
             page.blank()
         _hidden(page, name, findings[len(shown) :])
+    _possible(page, report.possible, view)
     _summary(page, report)
     return page.text()
+
+
+def _possible(page: Layout, findings: list[Finding], view: View) -> None:
+    """What may be a race comes last, folded."""
+    folded = fold(findings, view)
+    shown = folded[: view.limit]
+    for number, group in enumerate(shown, 1):
+        name = f"possible race {number} of {len(folded)}: {title(group.finding.kind)}"
+        page.rule("latent", name, group.finding.kind)
+        body(page, group.finding, view)
+        if group.text:
+            page.labelled("", [group.text])
+        page.blank()
+    _hidden(page, "possible race", [group.finding for group in folded[len(shown) :]])
 
 
 def _hidden(page: Layout, name: str, findings: list[Finding]) -> None:
@@ -45,7 +61,7 @@ def _hidden(page: Layout, name: str, findings: list[Finding]) -> None:
 
 def _summary(page: Layout, report: Report) -> None:
     summary = report.summary
-    found = report.latent or report.misuse
+    found = report.latent or report.misuse or report.possible
     role = "race" if report.races else "latent" if found else "good"
     work = ", ".join(
         (

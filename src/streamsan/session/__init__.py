@@ -12,6 +12,7 @@ from streamsan.session._session import Session, active, watch
 from streamsan.session._values import (
     parse_count,
     parse_device,
+    parse_driver,
     parse_engine,
     parse_memory,
     parse_schedule,
@@ -28,6 +29,7 @@ __all__ = [
     "describe",
     "parse_count",
     "parse_device",
+    "parse_driver",
     "parse_engine",
     "parse_jobs",
     "parse_memory",

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from streamsan.detect import Checker
 from streamsan.model.findings import SCHEMA, Report, Summary
 from streamsan.model.records import AnyRecord, SiteDef
 from streamsan.report import Sources
+
+_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 _FRAMES = 4
 """Frames told of an internal error, innermost last."""
@@ -37,7 +39,11 @@ class Failures:
 
     def add(self, part: str, error: Exception) -> None:
         """Remember `error`, raised while doing `part`."""
-        self._first.setdefault(part, describe(error))
+        self.tell(part, describe(error))
+
+    def tell(self, part: str, text: str) -> None:
+        """Remember a failure of `part` in words."""
+        self._first.setdefault(part, text)
         self._count[part] = self._count.get(part, 0) + 1
 
     def texts(self) -> list[str]:
@@ -47,6 +53,16 @@ class Failures:
             + (f" (and {self._count[part] - 1:,} more)" if self._count[part] > 1 else "")
             for part, text in self._first.items()
         ]
+
+
+def is_foreign(error: BaseException) -> bool:
+    """Whether an error comes from Python code that is not ours: from the program's handler of a
+    signal, since this package calls nothing else of the program's.
+    """
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and not trace.tb_frame.f_code.co_filename.startswith(_FOLDER)
 
 
 def describe(error: BaseException) -> str:
@@ -84,11 +100,30 @@ class GuardedChecker:
 
     def feed(self, record: AnyRecord) -> None:
         """Check `record`; never raises."""
-        source_line(record, self._sources)
+        self.feed_all((record,))
+
+    def feed_all(self, records: Iterable[AnyRecord]) -> None:
+        """Check `records`; never raises."""
+        rest = iter(records)
+        while not self._feed_good(rest):
+            pass
+
+    def _feed_good(self, records: Iterator[AnyRecord]) -> bool:
+        """Check `records` up to the first that fails; whether none did."""
+        feed, sources = self._checker.feed, self._sources
         try:
-            self._checker.feed(record)
+            for record in records:
+                if type(record) is SiteDef:
+                    source_line(record, sources)
+                feed(record)
         except Exception as error:  # whatever it is, the program goes on
             self._failures.add("checking", error)
+            return False
+        return True
+
+    def failed(self, error: Exception) -> None:
+        """Remember that a record was none."""
+        self._failures.add("checking", error)
 
     def report(self) -> Report:
         """What was found so far, with errors of our own in it; never raises."""
@@ -96,11 +131,12 @@ class GuardedChecker:
             found = self._checker.report()
         except Exception as error:
             self._failures.add("reporting", error)
-            found = _nothing()
+            found = nothing()
         found.summary.internal_errors += self._failures.texts()
         return found
 
 
-def _nothing() -> Report:
+def nothing() -> Report:
+    """The report where there is none."""
     summary = Summary(0, 0, 0, 0.0, "unknown", [], [], False, None)
     return Report(SCHEMA, "clean", [], [], [], summary)

@@ -6,12 +6,11 @@ report's ``internal_errors``, and the program goes on.
 
 from __future__ import annotations
 
-# Locks from below `threading`, which a recorder patches to see the program's own (rule T1).
-import _thread
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -19,19 +18,20 @@ from streamsan import report
 from streamsan.allocator import DEFAULT, parse_allocator
 from streamsan.errors import EXIT_RACES, UsageError
 from streamsan.model.findings import Report
-from streamsan.model.records import AnyRecord, End, Operation
-from streamsan.record import Options, Recorder, open_recorder
-from streamsan.session._guard import Failures, GuardedChecker
+from streamsan.model.records import End
+from streamsan.record import Options, Recorder, device_of, open_recorder
+from streamsan.session._beside import BesideChecker
+from streamsan.session._guard import Failures
+from streamsan.session._launch import NoProcessError
+from streamsan.session._local import Checking, LocalChecker
 from streamsan.session._values import (
     parse_count,
     parse_device,
+    parse_driver,
     parse_engine,
     parse_memory,
     parse_schedule,
 )
-from streamsan.trace import Writer
-
-_TRACE = "writing the trace"
 
 
 def active() -> Session | None:
@@ -44,7 +44,8 @@ class Session:
     """Records and checks this process from `start` to `stop`; one at a time.
 
     `trace` names a file to write, `force` lets it be overwritten. `on_race` is called once, from
-    inside the operation that completed the first race.
+    inside the operation that completed the first race. `beside` tells whether to check in a process
+    beside this one: None, on a real GPU only. With `on_race` that is not possible.
     """
 
     running: ClassVar[Session | None] = None
@@ -57,6 +58,7 @@ class Session:
         trace: Path | None = None,
         force: bool = False,
         on_race: Callable[[Session], None] | None = None,
+        beside: bool | None = None,
     ) -> None:
         self.process = os.getpid()
         self.base = os.getcwd()
@@ -64,10 +66,9 @@ class Session:
         self._trace = trace
         self._force = force
         self._on_race = on_race
-        self._checker = GuardedChecker()
+        self._beside = beside
+        self._checker: Checking = LocalChecker()
         self._failures = Failures()
-        self._lock = _thread.RLock()
-        self._writer: Writer | None = None
         self._recorder: Recorder | None = None
         self._final: Report | None = None
         self._started = time.monotonic()
@@ -75,14 +76,15 @@ class Session:
     @property
     def sources(self) -> report.Sources:
         """The program's lines that took part, as they were when they ran."""
-        return self._checker.sources
+        with self._lock:
+            return self._checker.sources
 
     @property
     def report(self) -> Report:
         """The findings: so far, or of the whole session once it has stopped."""
         if self._final:
             return self._final
-        with self._recorder.lock if self._recorder else nullcontext(), self._lock:
+        with self._lock:
             found = self._checker.report()
         found.summary.internal_errors += self._failures.texts()
         return found
@@ -95,13 +97,14 @@ class Session:
         """
         if active():
             raise UsageError("this process is being recorded already: stop that session first")
-        if self._trace:
-            self._writer = Writer(self._trace, force=self._force)
+        self._checker = self._open_checker()
         try:
-            self._recorder = open_recorder(self._options, self._feed)
+            self._recorder = open_recorder(self._options, self._checker.feed)
         except BaseException:
-            self._discard_trace()
+            self._checker.discard()
             raise
+        if isinstance(self._checker, BesideChecker):
+            self._checker.flush_regularly(self._recorder.lock)
         Session.running = self
 
     def stop(self, status: int = 0) -> None:
@@ -117,7 +120,7 @@ class Session:
 
         The recorder is not asked for what is outstanding: it is the one that called.
         """
-        self._feed(End(EXIT_RACES, time.monotonic() - self._started))
+        self._checker.feed(End(EXIT_RACES, time.monotonic() - self._started))
         self._close()
 
     def render(self, form: str = "text", *, limit: int | None = 10) -> str:
@@ -131,33 +134,35 @@ class Session:
         view = report.View(sources=self.sources, base=self.base, limit=limit)
         return report.render(self.report, form, view)
 
-    def _feed(self, record: AnyRecord) -> None:
-        """The recorder's sink. A forked child shares it and is not recorded."""
-        if os.getpid() != self.process:
-            return
-        with self._lock:
-            if self._writer and not self._failures.has(_TRACE):
-                with self._failures.kept(_TRACE):
-                    self._writer.write(record)
-            self._checker.feed(record)
-            if self._on_race and isinstance(record, Operation) and self._checker.has_race():
-                on_race, self._on_race = self._on_race, None
-                on_race(self)
+    @property
+    def _lock(self) -> AbstractContextManager[object]:
+        """Held around all calls of the checker: the recorder's."""
+        return self._recorder.lock if self._recorder else nullcontext()
+
+    def _open_checker(self) -> Checking:
+        """Where to check: beside the program, or inside of it."""
+        on_race = self._on_race
+        if on_race is not None:
+            return LocalChecker(self._trace, force=self._force, on_race=partial(on_race, self))
+        beside = self._beside
+        if beside is None:
+            beside = device_of(self._options) == "cuda"
+        if beside:
+            try:
+                return BesideChecker(self._trace, force=self._force)
+            except NoProcessError:  # nothing is lost but time
+                pass
+            except OSError as error:
+                self._failures.add("starting a process to check in: checked inside", error)
+        return LocalChecker(self._trace, force=self._force)
 
     def _close(self) -> None:
         """Close the trace and keep the report: the session is over."""
-        if self._writer:
-            with self._failures.kept(_TRACE):
-                self._writer.close()
-        self._final = self.report
+        with self._lock:
+            self._checker.close()
+            self._final = self.report
         if Session.running is self:
             Session.running = None
-
-    def _discard_trace(self) -> None:
-        if self._writer and self._trace:
-            self._writer.close()
-            self._trace.unlink(missing_ok=True)
-            self._writer = None
 
 
 def end_program(session: Session) -> None:
@@ -176,6 +181,7 @@ def watch(
     schedule: str = "program",
     allocator: str = DEFAULT,
     engine: str = "",
+    driver: str = "auto",
     trace: str | os.PathLike[str] | None = None,
     force: bool = False,
     fail_fast: bool = False,
@@ -196,6 +202,7 @@ def watch(
         schedule=parse_schedule(schedule),
         allocator=parse_allocator(allocator),
         engine=parse_engine(engine),
+        driver=parse_driver(driver),
     )
     path = Path(os.path.abspath(trace)) if trace is not None else None
     session = Session(options, trace=path, force=force, on_race=end_program if fail_fast else None)

@@ -8,6 +8,7 @@ from streamsan.autograd import parse_policy
 from streamsan.errors import UsageError
 
 DEVICES = ("auto", "cuda", "virtual")
+DRIVER = ("auto", "on", "off")
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SMALLEST, _LARGEST = 1 << 20, 1 << 46
@@ -17,6 +18,13 @@ def parse_device(text: str) -> str:
     """A device to run on: ``auto``, ``cuda`` or ``virtual``."""
     if text not in DEVICES:
         raise UsageError(f"there is no device {text!r}: choose from {', '.join(DEVICES)}")
+    return text
+
+
+def parse_driver(text: str) -> str:
+    """Whether to watch the calls of CUDA's driver: ``auto``, ``on`` or ``off``."""
+    if text not in DRIVER:
+        raise UsageError(f"there is no {text!r} for the driver: choose from {', '.join(DRIVER)}")
     return text
 
 

@@ -15,12 +15,14 @@ The magic starts with a byte above 127 and holds a line end of both kinds, as PN
 transfer in text mode shows. Frames stand alone: whatever follows a damaged or unfinished one is
 not read, and everything before it is good. A run that ended properly has an End record last.
 
-`Writer` writes, `read` reads. A file is locked while it is written: two runs cannot
-share one. Errors are `UsageError` (a path that cannot be written) and `TraceError` (a file that
-cannot be read, or not to its end).
+`Writer` writes, `read` reads; `encode`, `decode` and `decode_each` do so for the msgpack arrays
+alone, which also go to a checker in another process. A file is locked while it is written: two runs
+cannot share one. Errors are `UsageError` (a path that cannot be written) and `TraceError` (a file
+that cannot be read, or not to its end).
 """
 
+from streamsan.trace._batches import decode, decode_each, encode
 from streamsan.trace._read import read
 from streamsan.trace._write import Writer
 
-__all__ = ["Writer", "read"]
+__all__ = ["Writer", "decode", "decode_each", "encode", "read"]

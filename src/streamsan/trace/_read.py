@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-import msgspec
 import zstandard
 
 from streamsan.errors import TraceError
 from streamsan.model.records import AnyRecord, End
-from streamsan.trace._format import FRAME, HEADER, MAGIC, MAX_PAYLOAD, MAX_RAW, MAX_RECORDS, VERSION
+from streamsan.trace._batches import decode
+from streamsan.trace._format import FRAME, HEADER, MAGIC, MAX_PAYLOAD, MAX_RAW, VERSION
 
 Progress = Callable[[int, int], None]
 """Told, after each frame, the bytes read so far and the size of the file (0: not known)."""
@@ -29,9 +29,8 @@ def read(path: Path, progress: Progress | None = None) -> Iterator[AnyRecord]:
     with _open(path) as file:
         size = os.fstat(file.fileno()).st_size
         _check_header(path, file)
-        decoder = msgspec.msgpack.Decoder(list[AnyRecord])
         position = HEADER.size
-        while frame := _read_frame(path, file, decoder):
+        while frame := _read_frame(path, file):
             records, length = frame
             position += length
             yield from records
@@ -76,9 +75,7 @@ def _check_header(path: Path, file: BinaryIO) -> None:
         )
 
 
-def _read_frame(
-    path: Path, file: BinaryIO, decoder: msgspec.msgpack.Decoder[list[AnyRecord]]
-) -> tuple[list[AnyRecord], int] | None:
+def _read_frame(path: Path, file: BinaryIO) -> tuple[list[AnyRecord], int] | None:
     """The records of the next frame and its length in bytes; None at the end of the file."""
     head = _read_bytes(path, file, FRAME.size)
     if not head:
@@ -94,11 +91,8 @@ def _read_frame(
     if zlib.crc32(payload) != checksum:
         raise _damaged(path)
     try:
-        raw = _decompress(payload, raw_length)
-        if _count(raw) > MAX_RECORDS:
-            raise _damaged(path)
-        return decoder.decode(raw), FRAME.size + length
-    except (msgspec.MsgspecError, zstandard.ZstdError, ValueError, RecursionError):
+        return decode(_decompress(payload, raw_length)), FRAME.size + length
+    except (zstandard.ZstdError, ValueError, RecursionError):
         raise _damaged(path) from None
 
 
@@ -107,16 +101,6 @@ def _decompress(payload: bytes, length: int) -> bytes:
     if zstandard.frame_content_size(payload) != length:
         raise ValueError
     return zstandard.ZstdDecompressor().decompress(payload, max_output_size=length)
-
-
-def _count(raw: bytes) -> int:
-    """How many entries a msgpack array says it has. Raises ValueError where it is none."""
-    first = raw[0] if raw else 0
-    if 0x90 <= first < 0xA0:
-        return first & 0x0F
-    if first in (0xDC, 0xDD):
-        return int.from_bytes(raw[1 : 3 if first == 0xDC else 5], "big")
-    raise ValueError
 
 
 def _read_bytes(path: Path, file: BinaryIO, length: int) -> bytes:

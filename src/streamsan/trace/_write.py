@@ -13,12 +13,12 @@ from contextlib import ExitStack
 from io import FileIO
 from pathlib import Path
 
-import msgspec
 import zstandard
 
 from streamsan.errors import UsageError
-from streamsan.model.records import AnyRecord, Note
-from streamsan.trace._format import BATCH, FRAME, HEADER, MAGIC, MAX_RAW, MAX_RECORDS, VERSION
+from streamsan.model.records import AnyRecord
+from streamsan.trace._batches import encode
+from streamsan.trace._format import BATCH, FRAME, HEADER, MAGIC, MAX_RECORDS, VERSION
 
 INTERVAL = 1.0
 """Seconds after which a batch is written though it is not full."""
@@ -43,7 +43,6 @@ class Writer:
         self._process = os.getpid()
         self._batch = min(batch, MAX_RECORDS)
         self._pending: list[AnyRecord] = []
-        self._encoder = msgspec.msgpack.Encoder(enc_hook=_plain)
         self._compressor = zstandard.ZstdCompressor(level=3)
         self._failure: Exception | None = None
         self._lock = _thread.allocate_lock()
@@ -51,12 +50,12 @@ class Writer:
         self._closed.acquire()
         _thread.start_new_thread(self._flush_regularly, (interval,))
 
-    def write(self, record: AnyRecord) -> None:
-        """Add `record`. Raises, now or at a later call, what kept a frame from being written."""
+    def write(self, *records: AnyRecord) -> None:
+        """Add `records`. Raises, now or at a later call, what kept a frame from being written."""
         if os.getpid() != self._process:
             return
         with self._lock:
-            self._pending.append(record)
+            self._pending += records
             if len(self._pending) >= self._batch:
                 self._flush()
         self._raise_failure()
@@ -89,32 +88,15 @@ class Writer:
             self._failure = error
 
     def _write_frames(self, batch: list[AnyRecord]) -> None:
-        raw = self._encoder.encode(batch)
-        if len(raw) > MAX_RAW and len(batch) > 1:
-            middle = len(batch) // 2
-            self._write_frames(batch[:middle])
-            self._write_frames(batch[middle:])
-            return
-        if len(raw) > MAX_RAW:
-            note = Note("blind-spot", f"a record of {len(raw):,} bytes, too large for the trace")
-            raw = self._encoder.encode([note])
-        payload = self._compressor.compress(raw)
-        frame = memoryview(FRAME.pack(len(payload), len(raw), zlib.crc32(payload)) + payload)
-        while frame:
-            frame = frame[self._file.write(frame) :]
+        for raw in encode(batch):
+            payload = self._compressor.compress(raw)
+            frame = memoryview(FRAME.pack(len(payload), len(raw), zlib.crc32(payload)) + payload)
+            while frame:
+                frame = frame[self._file.write(frame) :]
 
     def _raise_failure(self) -> None:
         if self._failure:
             raise self._failure
-
-
-def _plain(value: object) -> object:
-    """A value of a subclass of `str` or `int`, such as a version of torch, as the plain type."""
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, int):
-        return int(value)
-    raise NotImplementedError(f"a record holds a {type(value).__name__}")
 
 
 def _claim(path: Path, file: FileIO) -> None:

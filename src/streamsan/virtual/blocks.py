@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 
@@ -15,6 +16,13 @@ from streamsan.virtual.observer import Observer
 from streamsan.virtual.streams import Stream
 
 
+class Requests(threading.local):
+    """Per thread: the pool that its requests of each device come from, if not the common one."""
+
+    def __init__(self) -> None:
+        self.pools: dict[int, int] = {}
+
+
 class Blocks:
     """The part of a machine that hands out memory. `live` are the blocks by address."""
 
@@ -25,6 +33,7 @@ class Blocks:
 
     def __init__(self) -> None:
         self.live: dict[int, Live] = {}
+        self.requests = Requests()
         self._watched: list[int] = []
         self._behalf: tuple[int, int] | None = None
 
@@ -33,7 +42,8 @@ class Blocks:
         capture = stream.capture if isinstance(stream.capture, Capture) else None
         dev = self.devices[device]
         dev.segments.captured = capture is not None
-        block = dev.allocator.allocate(size, id(stream), capture.pool if capture is not None else 0)
+        pool = capture.pool if capture is not None else self.requests.pools.get(device, 0)
+        block = dev.allocator.allocate(size, id(stream), pool)
         graph = capture.number if capture is not None else r.NONE
         if dev.allocator.watches_uses:
             insort(self._watched, block.address)

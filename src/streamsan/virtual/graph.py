@@ -122,7 +122,8 @@ class Capture:
     """One capture: the streams drawn into it, and its nodes in the order they were enqueued.
 
     `pool` is the private pool its memory comes from; `accesses` are those of all nodes; `seeds`
-    are those of the launch that runs, by the numbers that `seed` gave out.
+    are those of the launch that runs, by the numbers that `seed` gave out. `records` and `waits`
+    are external events, which each launch records and waits for: behind and before all its nodes.
     """
 
     def __init__(self, number: int, pool: int, origin: Stream, mode: str = "global") -> None:
@@ -134,6 +135,8 @@ class Capture:
         self.streams: list[Stream] = []
         self.nodes: list[Work] = []
         self.accesses: list[Access] = []
+        self.records: list[Event] = []
+        self.waits: list[Event] = []
         self.seeds: list[int] = []
         self._sources: list[Callable[[], int]] = []
         self.valid = True

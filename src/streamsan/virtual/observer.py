@@ -6,8 +6,26 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Protocol, TypeVar
 
-from streamsan.model.records import NONE, Access, AnyRecord, EventDestroy
+from streamsan.model.records import (
+    NONE,
+    Access,
+    AnyRecord,
+    DeviceSync,
+    EventDestroy,
+    EventSync,
+    StreamSync,
+)
 from streamsan.virtual.monitor import Monitor
+
+
+class Watcher(Protocol):
+    """Looks at host memory when the recording says what happens to it."""
+
+    def touched(self, copy: int, stream: int, accesses: tuple[Access, ...], captured: bool) -> None:
+        """A copy was enqueued, or the host has touched memory (`copy` 0), and that was told."""
+
+    def waits(self, record: StreamSync | DeviceSync | EventSync) -> None:
+        """It is about to be told that a thread has waited."""
 
 
 class Observer(Protocol):
@@ -17,6 +35,7 @@ class Observer(Protocol):
     """
 
     monitor: Monitor
+    watcher: Watcher | None
 
     def emit(self, record: AnyRecord) -> None:
         """Hand one record on."""
@@ -34,12 +53,28 @@ class Observer(Protocol):
         """The variable that the user's current statement assigns, or an empty string."""
 
     def operation(
-        self, kind: int, name: str, timeline: int, accesses: tuple[Access, ...], **extra: Any
+        self,
+        kind: int,
+        name: str,
+        timeline: int,
+        accesses: tuple[Access, ...],
+        *,
+        copy: int = 0,
+        node: str = "",
+        forward: int = NONE,
+        context: int = NONE,
+        graph: int = NONE,
+        captured: bool = False,
+        thread: int | None = None,
+        stack: int | None = None,
     ) -> None:
-        """Report an operation of the calling thread; `extra` are fields of `Operation`."""
+        """Report an operation, of the calling thread and its stack unless told otherwise."""
 
     def internal_error(self, error: BaseException) -> None:
         """Note an error of ours, for the report."""
+
+    def note_once(self, topic: str, text: str) -> None:
+        """Say something in the report, though it may come up again."""
 
     def next_number(self) -> int:
         """A number not used before, for blocks, events, graphs and host objects."""
@@ -72,6 +107,8 @@ def tells(method: _Method) -> _Method:
 class Nobody:
     """Watches nothing: the virtual GPU alone."""
 
+    watcher: Watcher | None = None
+
     def __init__(self) -> None:
         self._number = 0
         self.monitor = Monitor()
@@ -96,11 +133,27 @@ class Nobody:
         return ""
 
     def operation(
-        self, kind: int, name: str, timeline: int, accesses: tuple[Access, ...], **extra: Any
+        self,
+        kind: int,
+        name: str,
+        timeline: int,
+        accesses: tuple[Access, ...],
+        *,
+        copy: int = 0,
+        node: str = "",
+        forward: int = NONE,
+        context: int = NONE,
+        graph: int = NONE,
+        captured: bool = False,
+        thread: int | None = None,
+        stack: int | None = None,
     ) -> None:
         """Drop the operation."""
 
     def internal_error(self, error: BaseException) -> None:
+        """There is no report."""
+
+    def note_once(self, topic: str, text: str) -> None:
         """There is no report."""
 
     def next_number(self) -> int:

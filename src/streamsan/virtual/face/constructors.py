@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -17,6 +18,19 @@ from streamsan.virtual.face.random import Generator as VirtualGenerator
 _tensor, _as_tensor, _asarray = torch.tensor, torch.as_tensor, torch.asarray
 
 _left_aligned: Any = torch._nested_tensor_from_mask_left_aligned
+
+
+def _copy_warning() -> str:
+    """What torch says to ``torch.tensor(tensor)``. To record warnings, as this does, makes Python
+    forget which it has told already: it is done before the program starts, and never again.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        _tensor(torch.zeros(()))
+    return str(caught[0].message) if caught else ""
+
+
+_COPY_WARNING = _copy_warning()
 
 
 def default_device() -> torch.device | None:
@@ -36,10 +50,21 @@ def tensor(
     target = current.device_of(device) if device is not None else default_device()
     pinned = kwargs.pop("pin_memory", False)
     if target is None:
-        made = _tensor(data, dtype=dtype, device=device, requires_grad=requires_grad, **kwargs)
+        kwargs.update(dtype=dtype, device=device, requires_grad=requires_grad)
+        made = _copied(data, kwargs) if isinstance(data, torch.Tensor) else _tensor(data, **kwargs)
         return made.detach().pin_memory().requires_grad_(requires_grad) if pinned else made
-    made = _tensor(data, dtype=dtype, device="cpu").to(target)
+    kwargs = {"dtype": dtype, "device": "cpu"}
+    made = _copied(data, kwargs) if isinstance(data, torch.Tensor) else _tensor(data, **kwargs)
+    made = made.to(target)
     return made.requires_grad_() if requires_grad else made  # torch.func forbids the very call
+
+
+def _copied(data: torch.Tensor, options: dict[str, Any]) -> torch.Tensor:
+    """``torch.tensor`` of a tensor: torch warns of it, at the line of whoever called our caller."""
+    if _COPY_WARNING:
+        warnings.warn(_COPY_WARNING, UserWarning, stacklevel=3)
+    made = data.detach().to(options["device"], options["dtype"], copy=True)
+    return made.requires_grad_(options.get("requires_grad", False))
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> torch.Tensor:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import itertools
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import torch
 
-from streamsan.model.records import GraphDestroy, OpKind
+from streamsan.virtual.executable import ExecutableGraph
 from streamsan.virtual.face import current
 from streamsan.virtual.gpu import Gpu
-from streamsan.virtual.graph import MODES, Capture
-from streamsan.virtual.streams import Task
+from streamsan.virtual.graph import MODES
 
 _pools = itertools.count(1)
 
@@ -29,10 +27,9 @@ class CUDAGraph:
     """A graph: capture once, replay as one operation."""
 
     def __init__(self, keep_graph: bool = False) -> None:
-        self._capture: Capture | None = None
+        self._graph: ExecutableGraph | None = None
         self._pool: Pool | None = None
         self._ready = False
-        self._last: Task | None = None
         self._gpu: Gpu = current.face().gpu
 
     def capture_begin(
@@ -56,76 +53,49 @@ class CUDAGraph:
             )
         if stream.capture is not None:
             raise RuntimeError("Cannot register the state during capturing stage.")
-        if self._capture is not None:
+        if self._graph is not None:
             raise RuntimeError(
                 "This CUDAGraph instance already owns a captured graph. To capture a new graph,"
                 " create a new instance."
             )
-        with gpu.monitor:
-            self._pool = pool or graph_pool_handle()
-            for device in gpu.devices:
-                device.allocator.retain_pool(self._pool[1])
-                device.allocator.begin_capture()
-            number = gpu.observer.next_number()
-            self._capture = Capture(number, self._pool[1], stream, capture_error_mode)
-            gpu.captures.begin(self._capture)
+        self._pool = pool or graph_pool_handle()
+        self._graph = ExecutableGraph(gpu, self._pool[1], stream, capture_error_mode)
 
     def capture_end(self) -> None:
         """End the capture. Raises RuntimeError where something happened that it cannot hold."""
-        gpu = self._gpu
-        capture = self._capture
-        if capture is None or capture not in gpu.captures.active:
-            raise gpu.captures.error("the operation cannot be performed in the present state")
-        if current.native_stream() is not capture.origin:
+        graph = self._graph
+        if graph is None or not graph.capturing:
+            raise self._gpu.captures.error("the operation cannot be performed in the present state")
+        if current.native_stream() is not graph.capture.origin:
             raise RuntimeError("Capture must end on the same stream it began on.")
-        with gpu.monitor:
-            for device in gpu.devices:
-                device.allocator.end_capture()
-            gpu.captures.end(capture)
+        graph.end()
         self._ready = True
 
     def instantiate(self) -> None:
         """Nothing is left to do."""
 
     def replay(self) -> None:
-        """Launch the graph on the current stream, behind its earlier launches (G2, G4)."""
-        capture = self._capture
-        if capture is None or not self._ready:
+        """Launch the graph on the current stream, behind its earlier launches (G2, G4).
+
+        Raises RuntimeError where that stream is being captured, as torch does.
+        """
+        if self._graph is None or not self._ready:
             raise RuntimeError("Called CUDAGraph::replay without a preceding successful capture.")
         stream = current.native_stream()
-        gpu = self._gpu
-        with gpu.monitor:
-            gpu.submit(stream, partial(capture.launch, capture.draw()), (self._last,))
-            if stream.capture is None:
-                self._last = stream.tail
-            gpu.observer.operation(
-                int(OpKind.GRAPH_LAUNCH),
-                "CUDAGraph.replay",
-                stream.timeline,
-                tuple(capture.accesses),
-                graph=capture.number,
+        if stream.capture is not None:
+            raise RuntimeError(
+                "Cannot prepare for replay during capturing stage. during CUDA graph capture."
+                " If you need this call to be captured, please file an issue. Current"
+                " cudaStreamCaptureStatus: cudaStreamCaptureStatusActive"
             )
+        self._graph.launch(stream, "CUDAGraph.replay")
 
     def reset(self) -> None:
         """Forget the graph; its pool may be reused when no tensor and no graph holds it."""
-        capture, self._capture = self._capture, None
+        graph, self._graph = self._graph, None
         self._ready = False
-        if capture is None or self._pool is None:
-            return
-        pool, gpu = self._pool[1], self._gpu
-        if capture in gpu.captures.active:
-            with gpu.monitor, suppress(RuntimeError):  # an abandoned capture has nobody to tell
-                for device in gpu.devices:
-                    device.allocator.end_capture()
-                gpu.captures.end(capture)
-        destroyed = GraphDestroy(capture.number, gpu.observer.thread())
-
-        def release() -> None:
-            for device in gpu.devices:
-                device.allocator.release_pool(pool)
-            gpu.observer.emit(destroyed)
-
-        gpu.monitor.later(release)
+        if graph is not None:
+            graph.destroy()
 
     def __del__(self) -> None:
         with suppress(Exception):  # at interpreter shutdown parts of us may be gone
@@ -145,7 +115,7 @@ class CUDAGraph:
 
     def debug_dump(self, debug_path: str) -> None:
         """Write the number of nodes to a file."""
-        nodes = len(self._capture.nodes) if self._capture is not None else 0
+        nodes = len(self._graph.capture.nodes) if self._graph is not None else 0
         with open(debug_path, "w", encoding="utf-8") as file:
             file.write(f"digraph streamsan {{ nodes={nodes} }}\n")
 

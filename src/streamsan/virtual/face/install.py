@@ -24,6 +24,7 @@ from streamsan.virtual.face import (
     nccl,
     numbered,
     overrides,
+    pools,
     printing,
     profilers,
     refused,
@@ -89,6 +90,8 @@ def _graph_functions() -> dict[str, Any]:
     return {
         "CUDAGraph": graphs.CUDAGraph,
         "graph_pool_handle": graphs.graph_pool_handle,
+        "MemPool": pools.MemPool,
+        "use_mem_pool": pools.use_mem_pool,
     }
 
 

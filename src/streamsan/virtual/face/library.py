@@ -29,6 +29,7 @@ _HIGHER_ORDER = (
     "cond.cond_op", "map.map_impl", "scan.scan_op", "associative_scan.associative_scan_op",
     "flex_attention.flex_attention",
 )  # fmt: skip
+_IN_PARTS = (_Key.CompositeExplicitAutograd, _Key.BackendSelect, _Key.CPU)
 _KEYS = ("CPU", "CUDA", "CompositeExplicitAutograd")
 _choosers: dict[str, Library] = {}  # who registered the choice between an operator's kernels
 _impl: Any = Library.impl
@@ -41,8 +42,12 @@ def is_python(op: OpOverload) -> bool:
 
 def run_higher_order(op: HigherOrderOperator, args: Any, kwargs: Any, mode: Any) -> Any:
     """Run a higher-order operator (a branch, a loop, flexible attention) as its parts."""
+    kernels = op.py_kernels
+    key = next((key for key in _IN_PARTS if key in kernels), None)
+    if key is None:
+        return op(*args, **kwargs)
     with mode:
-        return op.py_kernels[_Key.CompositeExplicitAutograd](*args, **kwargs)
+        return kernels[key](*args, **kwargs)
 
 
 def _differentiate_parts(op: HigherOrderOperator) -> None:
@@ -94,6 +99,24 @@ def _choose(name: str, kernels: dict[str, Kernel]) -> Kernel:
     return call
 
 
+def full_name(library: Library, op_name: Any) -> str:
+    """Name of the operator, namespace included, that a kernel is registered for."""
+    given = op_name.name() if isinstance(op_name, OpOverload) else str(op_name)
+    return given if "::" in given else f"{library.ns}::{given}"
+
+
+def is_program(library: Library, key: str, kernel: Any, options: dict[str, Any]) -> bool:
+    """Whether a kernel that is being registered is a piece of the program."""
+    own = library.ns not in ("aten", "prims") and not options.get("with_keyset")
+    return own and key in _KEYS and callable(kernel) and kernel is not fallthrough_kernel
+
+
+def watch_kernel(name: str, key: str, kernel: Kernel, mode: Callable[[], Any]) -> Kernel:
+    """A kernel whose operators are seen: what is to be registered in its place."""
+    seen = _kernels.setdefault(name, {})[key] = _seen(kernel, mode)
+    return seen
+
+
 def _has_own_kernel(name: str) -> bool:
     """Whether an operator has a kernel for the CPU from elsewhere: device tensors get that one."""
     has = torch._C._dispatch_has_kernel
@@ -105,36 +128,33 @@ def install(mode: Callable[[], Any]) -> None:
 
     def impl(self: Library, op_name: Any, fn: Any, dispatch_key: str = "", **options: Any) -> None:
         key = dispatch_key or self.dispatch_key
-        own = self.ns not in ("aten", "prims") and not options.get("with_keyset")
-        if not own or key not in _KEYS or not callable(fn) or fn is fallthrough_kernel:
+        if not is_program(self, key, fn, options):
             _impl(self, op_name, fn, dispatch_key, **options)
             return
-        given = op_name.name() if isinstance(op_name, OpOverload) else str(op_name)
-        name = given if "::" in given else f"{self.ns}::{given}"
+        name = full_name(self, op_name)
         if key == "CUDA" and name not in _kernels and _has_own_kernel(name):
             _impl(self, op_name, fn, dispatch_key, **options)
             return
-        kernels = _kernels.setdefault(name, {})
-        kernels[key] = seen = _seen(fn, mode)
+        seen = watch_kernel(name, key, fn, mode)
         if key != "CPU":
             _impl(self, op_name, seen, dispatch_key, **options)
         chooser = _choosers.get(name)
         if key in ("CPU", "CUDA") and (chooser is None or chooser.m is None):
             _choosers[name] = self
-            _impl(self, op_name, _choose(name, kernels), "CPU")
+            _impl(self, op_name, _choose(name, _kernels[name]), "CPU")
 
     Library.impl = impl  # type: ignore[method-assign]
     for path in _HIGHER_ORDER:
         module, name = path.split(".")
         _differentiate_parts(getattr(_module(module), name))
-    _hide_mode()
+    hide_mode()
 
 
 def _module(name: str) -> Any:
     return importlib.import_module(f"torch._higher_order_ops.{name}")
 
 
-def _hide_mode() -> None:
+def hide_mode() -> None:
     """Higher-order operators check that their parts run below all modes: ours stands for that."""
     asked = _python_dispatch._get_current_dispatch_mode
 

@@ -26,12 +26,13 @@ class Nodes:
 
     def __init__(self, stack: Callable[[], int]) -> None:
         self._stack = stack
-        self._notes: dict[int, tuple[int, Any]] = {}
+        self.notes: dict[int, tuple[int, Any]] = {}
+        """Stack and maker by sequence number."""
         self._named = threading.local()
 
     def note(self, maker: Any = None) -> None:
         """An operator that makes a node runs now in the calling thread."""
-        notes = self._notes
+        notes = self.notes
         notes[sequence_number() - 1] = (self._stack(), maker)
         if len(notes) > _KEPT:
             for number in sorted(notes)[: _KEPT // 2]:
@@ -39,7 +40,7 @@ class Nodes:
 
     def maker(self, number: int) -> Any:
         """The maker noted last with a sequence number, or None."""
-        return self._notes.get(number, (NONE, None))[1]
+        return self.notes.get(number, (NONE, None))[1]
 
     def running(self) -> tuple[str, int]:
         """Name of the node at work in this thread, and the stack of its forward operation."""
@@ -52,6 +53,6 @@ class Nodes:
         key = (type(node), number)
         named: tuple[Any, str, int] | None = getattr(self._named, "value", None)
         if named is None or named[0] != key:
-            named = (key, node.name(), self._notes.get(number, (NONE, None))[0])
+            named = (key, node.name(), self.notes.get(number, (NONE, None))[0])
             self._named.value = named
         return named[1], named[2]

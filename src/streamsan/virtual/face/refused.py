@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 NAMES = (
-    "change_current_allocator", "CUDAPluggableAllocator", "MemPool", "use_mem_pool",
+    "change_current_allocator", "CUDAPluggableAllocator",
     "GreenContext", "list_gpu_processes", "device_memory_used", "temperature", "power_draw",
     "clock_rate", "utilization", "memory_usage", "caching_allocator_enable",
     "memory.caching_allocator_disabled", "current_solver_handle",

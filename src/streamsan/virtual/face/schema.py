@@ -14,6 +14,7 @@ import torch
 from torch._ops import OpOverload
 
 from streamsan.model.records import Mode, OpKind
+from streamsan.virtual.face.collective_ops import form_of
 
 Tag = torch.Tag
 Key = torch._C.DispatchKey
@@ -34,6 +35,9 @@ class Role(Enum):
     COMPOSITE = 3
     """Made of other operators, which are seen instead."""
 
+    COLLECTIVE = 4
+    """Reads and writes bytes on the stream of a process group, or of the host."""
+
 
 @dataclass(slots=True)
 class Plan:
@@ -49,7 +53,8 @@ class Plan:
     tensor's storage, `on_host` which of its returns are host tensors, `at_once` whether it cannot
     be put off, `exact_meta` whether its meta kernel is that of the CPU.
 
-    `nested` is whether its kernel is written in terms of other operators and of calls to Python.
+    `nested` is whether its kernel is written in terms of other operators and of calls to Python,
+    `custom` whether it is not of torch's own library.
 
     `training` is the place and name of the argument that says whether running statistics are
     updated, (-1, "") where they always are, None where there are none: schemas do not declare it.
@@ -75,6 +80,7 @@ class Plan:
     at_once: bool
     exact_meta: bool
     nested: bool
+    custom: bool
     training: tuple[int, str] | None
 
     def touched(
@@ -143,7 +149,10 @@ _WHOLE_STORAGE = {"select_scatter", "slice_scatter", "diagonal_scatter", "as_str
 
 
 # Libraries of operators that call others, and process groups, from their kernels.
-_NESTED = {"fsdp", "_c10d_functional"}
+_NESTED = {"fsdp", "_c10d_functional", "_dtensor"}
+
+# Namespaces of torch's own operators.
+_TORCHS = {"aten", "prim", "prims"}
 
 _STATISTICS = {"running_mean", "running_var"}
 _UPDATES_STATISTICS = {
@@ -161,12 +170,15 @@ def make_plan(op: OpOverload) -> Plan:
     schema = op._schema
     base = schema.name.split("::")[-1]
     metadata_self = base in _METADATA_OF_SELF
+    form = form_of(op)
     tensors: list[tuple[int, str, int]] = []
     writes = aliases = False
     for position, argument in enumerate(schema.arguments):
         if not _holds_tensor(str(argument.type)):
             continue
         mode = 0 if metadata_self and position == 0 else int(Mode.READ)
+        if form is not None:
+            mode = form.modes.get(argument.name, 0)
         info = argument.alias_info
         if info is not None:
             if info.is_write:
@@ -186,7 +198,7 @@ def make_plan(op: OpOverload) -> Plan:
             returns.append("alias" if result.alias_info is not None else "fresh")
     return Plan(
         op=op,
-        name=str(op).replace("aten.", "aten::", 1).removesuffix(".default"),
+        name=str(op).replace(".", "::", 1).removesuffix(".default"),
         role=_role(op, base, aliases and not writes and "fresh" not in returns),
         kind=int(OpKind.FILL if base in _FILLS else OpKind.KERNEL),
         tensors=tensors,
@@ -207,9 +219,14 @@ def make_plan(op: OpOverload) -> Plan:
         training=_training(op) if base in _UPDATES_STATISTICS else None,
         on_host=_ON_HOST.get(base, ()),
         at_once=base in _AT_ONCE,
-        nested=schema.name.split("::")[0] in _NESTED,
+        nested=_is_nested(op),
+        custom=op.namespace not in _TORCHS,
         exact_meta=op.has_kernel_for_dispatch_key(Key.Meta) and Key.Meta not in op.py_kernels,
     )
+
+
+def _is_nested(op: OpOverload) -> bool:
+    return op.namespace in _NESTED
 
 
 def _training(op: OpOverload) -> tuple[int, str]:
@@ -223,6 +240,10 @@ def _training(op: OpOverload) -> tuple[int, str]:
 def _role(op: OpOverload, base: str, view: bool) -> Role:
     if base in ("copy_", "_to_copy"):
         return Role.COPY
+    if form_of(op) is not None:
+        return Role.COLLECTIVE
+    if _is_nested(op):
+        return Role.COMPOSITE
     if base in _METADATA_OPS or Tag.inplace_view in op.tags:
         return Role.METADATA
     composite = op.has_kernel_for_dispatch_key(Key.CompositeImplicitAutograd)

@@ -12,6 +12,7 @@ from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from streamsan.model.records import Mode
+from streamsan.tracebacks import hide_our_frames
 from streamsan.virtual.face import library
 from streamsan.virtual.face.backward import Backward
 from streamsan.virtual.face.copies import Copier, copy_handler
@@ -125,8 +126,14 @@ class VirtualMode(TorchDispatchMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         """Run one operator."""
+        try:
+            return self._run(func, types, args, kwargs or {})
+        except BaseException as error:
+            hide_our_frames(error)
+            raise
+
+    def _run(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         face = self._face
-        kwargs = kwargs or {}
         if isinstance(func, HigherOrderOperator):
             return library.run_higher_order(func, args, kwargs, self)
         if _fake_mode(_FAKE) is not None:  # below this mode, whenever it was entered
@@ -138,7 +145,7 @@ class VirtualMode(TorchDispatchMode):
             return in_forked_child(face, func, args, kwargs)
         face.backward.follow()
         plan = PLANS[func]
-        if plan.nested or plan.role is Role.COMPOSITE:
+        if plan.role is Role.COMPOSITE:
             return self._parts(plan, func, args, kwargs)
         if plan.role is Role.COPY:
             return self._copy(func, args, kwargs)

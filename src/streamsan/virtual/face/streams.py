@@ -12,6 +12,7 @@ from streamsan.model.records import Misuse
 from streamsan.virtual.devices import PRIORITIES
 from streamsan.virtual.face import current
 from streamsan.virtual.gpu import Gpu
+from streamsan.virtual.graph import Capture
 from streamsan.virtual.streams import Stream as NativeStream
 
 _HostStream, _HostEvent = torch.Stream, torch.Event
@@ -233,6 +234,7 @@ class DeviceEvent:
             raise NotImplementedError("the virtual GPU has no events that other processes share")
         self.native = current.face().gpu.new_event()
         self._timing = enable_timing
+        self._external = False
 
     @classmethod
     def from_ipc_handle(cls, *_: Any) -> Any:
@@ -253,12 +255,27 @@ class DeviceEvent:
                 f"Event device {known.device} does not match recording stream's device"
                 f" {chosen.device}."
             )
-        gpu.record(self.native, chosen)
+        capture = self._node_of(chosen)
+        if capture is not None:
+            capture.records.append(self.native)
+        else:
+            gpu.record(self.native, chosen)
 
     def wait(self, stream: DeviceStream | None = None) -> None:
         """Later work of `stream` comes after the latest record (E2)."""
         chosen = stream.native if stream is not None else current.native_stream()
-        current.face().gpu.wait(chosen, self.native)
+        capture = self._node_of(chosen)
+        if capture is not None:
+            capture.waits.append(self.native)
+        else:
+            current.face().gpu.wait(chosen, self.native)
+
+    def _node_of(self, stream: NativeStream) -> Capture | None:
+        """The capture of a stream, where this is an external event: it becomes a node of its own,
+        which does at each launch what was captured.
+        """
+        capture = stream.capture if self._external else None
+        return capture if isinstance(capture, Capture) else None
 
     def query(self) -> bool:
         """Whether the latest record has been reached (E4)."""
@@ -320,6 +337,7 @@ class Event(DeviceEvent):
         super().__init__(
             device, enable_timing=enable_timing, blocking=blocking, interprocess=interprocess
         )
+        self._external = external
 
     @property
     def cuda_event(self) -> int:

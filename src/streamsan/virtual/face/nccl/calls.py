@@ -10,7 +10,7 @@ import torch
 from torch.distributed import distributed_c10d
 
 from streamsan.virtual.face import current
-from streamsan.virtual.face.nccl.group import Config, Group, Options, Tensors
+from streamsan.virtual.face.nccl.group import Config, Group, Options, Tensors, is_blocking
 from streamsan.virtual.face.nccl.steps import Step, check_reduction
 
 
@@ -54,7 +54,7 @@ class ProcessGroupNCCL(Group):
     def _all_reduce(self, name: str, tensors: Tensors, opts: Any) -> Any:
         reduction = _reduction(opts)
         steps = [Step(self._each(t), self._each(t), reduction) for t in tensors]
-        return self._issue(name, steps, list(tensors))
+        return self._issue(name, steps, list(tensors), opts)
 
     def reduce(self, tensors: Tensors, opts: Any) -> Any:
         """``reduce`` to one rank."""
@@ -64,7 +64,7 @@ class ProcessGroupNCCL(Group):
         mine = self._rank == opts.rootRank
         receives = self._each(tensor if mine else None)
         step = Step(self._only(opts.rootRank, tensor), receives, _reduction(opts))
-        return self._issue("reduce", [step], [tensor])
+        return self._issue("reduce", [step], [tensor], opts)
 
     def broadcast(self, tensors: Tensors, opts: Any) -> Any:
         """``broadcast`` from one rank."""
@@ -75,21 +75,21 @@ class ProcessGroupNCCL(Group):
             step = Step(self._each(tensor), self._each(None))
         else:
             step = Step(self._each(None), self._only(opts.rootRank, tensor))
-        return self._issue("broadcast", [step], [tensor])
+        return self._issue("broadcast", [step], [tensor], opts)
 
     def allgather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Any:
         """``all_gather`` into a list of tensors."""
         if host := self._host(inputs):
             return host.allgather(outputs, inputs, opts)
         steps = [Step(self._each(i), list(o)) for o, i in zip(outputs, inputs)]
-        return self._issue("all_gather", steps, [list(o) for o in outputs])
+        return self._issue("all_gather", steps, [list(o) for o in outputs], opts)
 
     def allgather_coalesced(
         self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None
     ) -> Any:
         """Several lists at once; `outputs` has one for each rank."""
         steps = [Step(self._each(i), [o[n] for o in outputs]) for n, i in enumerate(inputs)]
-        return self._issue("all_gather_coalesced", steps, [list(o) for o in outputs])
+        return self._issue("all_gather_coalesced", steps, [list(o) for o in outputs], opts)
 
     def all_gather_single(
         self, output: torch.Tensor, source: torch.Tensor, opts: Any = None
@@ -97,7 +97,7 @@ class ProcessGroupNCCL(Group):
         """``all_gather_into_tensor``."""
         if host := self._host([source]):
             return host._allgather_base(output, source, opts)
-        return self._gather_whole("all_gather_into_tensor", [output], [source])
+        return self._gather_whole("all_gather_into_tensor", [output], [source], opts)
 
     _allgather_base = all_gather_single
 
@@ -105,14 +105,14 @@ class ProcessGroupNCCL(Group):
         self, outputs: Tensors, inputs: Tensors, opts: Any = None
     ) -> Any:
         """Several ``all_gather_into_tensor`` as one."""
-        return self._gather_whole("all_gather_into_tensor_coalesced", outputs, inputs)
+        return self._gather_whole("all_gather_into_tensor_coalesced", outputs, inputs, opts)
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
-    def _gather_whole(self, name: str, outputs: Tensors, inputs: Tensors) -> Any:
+    def _gather_whole(self, name: str, outputs: Tensors, inputs: Tensors, opts: Any) -> Any:
         self._check([*outputs, *inputs])
         steps = [Step(self._each(i), self._parts(o, i)) for o, i in zip(outputs, inputs)]
-        return self._issue(name, steps, list(outputs))
+        return self._issue(name, steps, list(outputs), opts)
 
     def _parts(self, whole: torch.Tensor, part: torch.Tensor) -> list[torch.Tensor]:
         """A tensor cut into one part for each rank."""
@@ -126,7 +126,7 @@ class ProcessGroupNCCL(Group):
     def reduce_scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any = None) -> Any:
         """``reduce_scatter`` from lists of tensors."""
         steps = [Step(list(i), self._each(o), _reduction(opts)) for o, i in zip(outputs, inputs)]
-        return self._issue("reduce_scatter", steps, list(outputs))
+        return self._issue("reduce_scatter", steps, list(outputs), opts)
 
     def reduce_scatter_single(
         self, output: torch.Tensor, source: torch.Tensor, opts: Any = None
@@ -151,11 +151,11 @@ class ProcessGroupNCCL(Group):
             Step(self._parts(i, o), self._each(o.view(-1)), reduction)
             for o, i in zip(outputs, inputs)
         ]
-        return self._issue(name, steps, list(outputs))
+        return self._issue(name, steps, list(outputs), opts)
 
     def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Any:
         """``all_to_all`` among lists of tensors."""
-        return self._issue("all_to_all", [Step(list(inputs), list(outputs))], list(outputs))
+        return self._issue("all_to_all", [Step(list(inputs), list(outputs))], list(outputs), opts)
 
     def all_to_all_single(
         self,
@@ -171,7 +171,7 @@ class ProcessGroupNCCL(Group):
         with torch.no_grad():
             sends = source.split(list(input_sizes) or _even(source, self._size))
             receives = output.split(list(output_sizes) or _even(output, self._size))
-        return self._issue("all_to_all_single", [Step(sends, receives)], [output])
+        return self._issue("all_to_all_single", [Step(sends, receives)], [output], opts)
 
     alltoall_base = all_to_all_single
 
@@ -180,25 +180,26 @@ class ProcessGroupNCCL(Group):
         (tensor,) = inputs
         receives = list(outputs[0]) if self._rank == opts.rootRank else self._each(None)
         step = Step(self._only(opts.rootRank, tensor), receives)
-        return self._issue("gather", [step], [list(o) for o in outputs])
+        return self._issue("gather", [step], [list(o) for o in outputs], opts)
 
     def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> Any:
         """``scatter`` from one rank."""
         (tensor,) = outputs
         sends = list(inputs[0]) if self._rank == opts.rootRank else self._each(None)
-        return self._issue("scatter", [Step(sends, self._only(opts.rootRank, tensor))], [tensor])
+        step = Step(sends, self._only(opts.rootRank, tensor))
+        return self._issue("scatter", [step], [tensor], opts)
 
     def send(self, tensors: Tensors, peer: int, tag: int = 0) -> Any:
         """``send``; NCCL knows no tags."""
         (tensor,) = tensors
         step = Step(self._only(peer, tensor), self._each(None), message=True)
-        return self._issue("send", [step], [tensor], peer)
+        return self._issue("send", [step], [tensor], peer=peer)
 
     def recv(self, tensors: Tensors, peer: int, tag: int = 0) -> Any:
         """``recv``."""
         (tensor,) = tensors
         step = Step(self._each(None), self._only(peer, tensor), message=True)
-        return self._issue("recv", [step], [tensor], peer)
+        return self._issue("recv", [step], [tensor], peer=peer)
 
     def recv_anysource(self, tensors: Tensors, tag: int = 0) -> Any:
         """NCCL has to know whom it receives from."""
@@ -208,7 +209,9 @@ class ProcessGroupNCCL(Group):
         """``barrier``: a collective of no bytes, for which the host waits."""
         device = current.face().gpu.thread.device
         nothing = Step(self._each(None), self._each(None))
-        return self._communicator.enqueue("barrier", device, [nothing], [], barrier=True)
+        return self._communicator.enqueue(
+            "barrier", device, [nothing], [], barrier=True, blocking=is_blocking(opts)
+        )
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
         """Only gloo has one."""

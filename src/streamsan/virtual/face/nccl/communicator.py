@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from streamsan.model.records import OpKind
 from streamsan.virtual.face import current
 from streamsan.virtual.face.nccl.steps import Outline, Step, operands
 from streamsan.virtual.face.nccl.transport import Exchange, Transport
-from streamsan.virtual.face.nccl.work import CollectiveWork, flag
+from streamsan.virtual.face.nccl.work import CollectiveWork
 from streamsan.virtual.streams import Event, Stream, Task
 
 GROUP = -1
@@ -54,26 +55,33 @@ class Communicator:
         result: list[Any],
         peer: int = GROUP,
         barrier: bool = False,
-    ) -> CollectiveWork:
+        blocking: bool = False,
+    ) -> CollectiveWork | None:
         """Enqueue collectives as one piece of work.
 
         Rule N1: it runs on the communicator's stream, after what the caller's current stream has
-        been given so far.
+        been given so far. The blocking form runs on the current stream itself, as it does since
+        release 2.8, and has no handle.
         """
         face = current.face()
         gpu = face.gpu
         with gpu.monitor:
             self._forget_done()
             caller = current.native_stream(device)
-            stream = self.stream(device, peer)
-            self._order(caller, stream)
+            stream = caller if blocking else self.stream(device, peer)
+            if not blocking:
+                self._order(caller, stream)
             found = operands(steps, face.tensors)
             self._submit(stream, [step.outline(face.tensors) for step in steps], peer)
             face.executor.report(int(OpKind.COLLECTIVE), f"nccl::{name}", stream, found, (), device)
+            if blocking:
+                if barrier:
+                    gpu.sync_stream(stream)
+                return None
             event = gpu.new_event()
             gpu.record(event, stream)
             tensors = [tensor for tensor, _, _, _ in found]
-            if not flag("TORCH_NCCL_AVOID_RECORD_STREAMS", default="1"):
+            if any(step.message for step in steps):
                 _mark(tensors, stream)
                 tensors = []
             work = CollectiveWork(device, event, tensors, result, source=peer, barrier=barrier)
@@ -105,12 +113,7 @@ class Communicator:
         gpu = current.face().gpu
         transport = self.transport
         if transport.size == 1:
-
-            def run() -> None:
-                for outline in outlines:
-                    outline.put(outline.taken())
-
-            gpu.submit(stream, run)
+            gpu.submit(stream, lambda: _alone(outlines))
             return
         if stream.capture is not None:
             raise NotImplementedError(
@@ -120,6 +123,19 @@ class Communicator:
         self._last = gpu.submit_exchange(
             stream, pending.begin, pending, pending.end, self._last if peer == GROUP else None
         )
+
+
+def _alone(outlines: Sequence[Outline]) -> None:
+    """What one rank does with itself: messages arrive in the order in which they were sent."""
+    messages = [outline for outline in outlines if outline.message]
+    sent = deque(outline.taken() for outline in messages if outline.targets)
+    for outline in outlines:
+        if not outline.message:
+            outline.put(outline.taken())
+        elif not outline.targets:
+            if not sent:
+                raise RuntimeError("a message to this rank itself is received that nobody sent")
+            outline.put(sent.popleft())
 
 
 def _mark(tensors: Sequence[torch.Tensor], stream: Stream) -> None:

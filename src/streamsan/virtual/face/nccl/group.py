@@ -36,6 +36,11 @@ class Config:
     """``ncclConfig_t``: takes every setting, and has no use for one."""
 
 
+def is_blocking(opts: Any) -> bool:
+    """Whether the options of a call ask for the blocking form (``async_op=False``)."""
+    return not getattr(opts, "asyncOp", True)
+
+
 _ProcessGroup: Any = torch._C._distributed_c10d.ProcessGroup
 
 
@@ -60,6 +65,7 @@ class Group(_ProcessGroup):  # type: ignore[misc]
         self._communicator = Communicator(self._transport, lambda: self.group_desc)
         self._group_name = self._group_desc = "undefined"
         self._coalesced: list[tuple[str, int, Step, list[Any]]] | None = None
+        self._blocking = False
         self._sequence = 0
 
     # -- what others ask --------------------------------------------------------------------------
@@ -183,16 +189,26 @@ class Group(_ProcessGroup):  # type: ignore[misc]
             entries[0][1],
             [step for _, _, step, _ in entries],
             [tensor for _, _, _, result in entries for tensor in result],
+            blocking=self._blocking,
         )
 
-    def _issue(self, name: str, steps: Sequence[Step], result: list[Any], peer: int = GROUP) -> Any:
+    def _issue(
+        self,
+        name: str,
+        steps: Sequence[Step],
+        result: list[Any],
+        opts: Any = None,
+        peer: int = GROUP,
+    ) -> Any:
         """Enqueue steps, or keep them for the end of a coalesced region."""
         device = self._check([t for s in steps for t in (*s.sends, *s.receives) if t is not None])
         self._sequence += 1
+        blocking = is_blocking(opts)
         if self._coalesced is not None:
             self._coalesced += [(name, device, step, result) for step in steps]
+            self._blocking = blocking
             return None
-        return self._communicator.enqueue(name, device, steps, result, peer)
+        return self._communicator.enqueue(name, device, steps, result, peer, blocking=blocking)
 
     def _check(self, tensors: Tensors) -> int:
         """The device of the tensors; raises what the NCCL backend raises."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,17 +13,9 @@ from torch.utils._pytree import tree_leaves
 
 from streamsan.autograd.engine import Engine
 from streamsan.virtual.face import current, streams
+from streamsan.virtual.face.nccl.settings import host_waits
 from streamsan.virtual.face.nodes import current_node
 from streamsan.virtual.streams import Event
-
-HOST_WAITS = ("TORCH_NCCL_BLOCKING_WAIT", "NCCL_BLOCKING_WAIT")
-"""With one of these set, ``wait()`` makes the host wait as well."""
-
-
-def flag(*names: str, default: str = "0") -> bool:
-    """Whether an environment variable of NCCL's, by any of its names, is on."""
-    value = next((os.environ[name] for name in names if name in os.environ), default)
-    return value.lower() in ("1", "y", "yes", "true", "on", "t")
 
 
 class CollectiveWork(Work):
@@ -61,7 +52,7 @@ class CollectiveWork(Work):
         gpu.wait(stream, self.event)
         if self._barrier:
             gpu.sync_stream(stream)
-        elif (timeout is not None and _positive(timeout)) or flag(*HOST_WAITS):
+        elif host_waits(timeout):
             gpu.sync_event(self.event)
         self.release()
         return True
@@ -108,11 +99,6 @@ class CollectiveWork(Work):
             # in C++ too, and does so in a callback at the end of the pass.
             future.join_backward()
         return future
-
-
-def _positive(timeout: Any) -> bool:
-    seconds = timeout.total_seconds() if hasattr(timeout, "total_seconds") else float(timeout)
-    return seconds > 0
 
 
 class StreamFuture(Future):  # type: ignore[type-arg]

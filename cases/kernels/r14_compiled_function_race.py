@@ -1,0 +1,39 @@
+"""A compiled function runs on a side stream, and the default stream takes its result at once.
+
+rule: S1, E2
+kind: R01-PROD-CONS
+verdict: race
+source: own
+twin: r14_compiled_function_clean
+only: cuda
+why: the generated kernel writes the result on the side stream, unordered with the sum (RAW).
+"""
+
+import torch
+
+SIZE = 1 << 16
+
+
+@torch.compile
+def activate(x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.gelu(x + bias) * 2.0
+
+
+def main() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(SIZE, device="cuda")
+    bias = torch.randn(SIZE, device="cuda")
+    side = torch.cuda.Stream()
+    activate(x, bias)
+    torch.cuda.synchronize()
+
+    with torch.cuda.stream(side):
+        y = activate(x, bias)  # RACE a
+    total = y.sum()  # RACE a
+
+    torch.cuda.synchronize()
+    print(total.item())
+
+
+if __name__ == "__main__":
+    main()

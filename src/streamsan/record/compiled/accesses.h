@@ -1,0 +1,53 @@
+/* What tensors touch. */
+
+#ifndef STREAMSAN_ACCESSES_H
+#define STREAMSAN_ACCESSES_H
+
+#include "extents.h"
+
+#define KEPT 16384  /* slots for records that may come again; a power of two */
+#define KEPT_DIMS 4 /* outer dimensions of such a record, at most */
+
+enum { NUMBER, STORAGE, POINTER, REQUIRES_GRAD, NAMES };
+
+typedef struct {
+    PyObject *record; /* NULL: the slot is free */
+    PyObject *argument;
+    int space, mode, outer;
+    int64_t address, run;
+    int64_t sizes[KEPT_DIMS], strides[KEPT_DIMS];
+} Kept;
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *make;    /* the class of the records */
+    PyObject *tensor;  /* torch.Tensor */
+    PyObject *plain;   /* tuple of its classes whose objects have memory of their own */
+    PyObject *other;   /* other(tensor, mode, argument, accesses) does what touch() does */
+    PyObject *pinned;  /* dict: pinned host blocks by address */
+    PyObject *blocks;  /* dict: device blocks by address; `number` is NONE till they are reported */
+    PyObject *seen;    /* seen(tensor, owner) reports a block */
+    PyObject *names[NAMES];
+    int always_seen;   /* seen() is to be called for each tensor */
+    int device_type, nowhere;
+    int (*describe)(void *, DLTensor *);
+    Kept *kept;
+} Accesses;
+
+extern PyTypeObject *accesses_type;
+
+/* The record of an access, a new reference: the one made for it before, where that is at hand. */
+PyObject *record_access(Accesses *self, const Extent *extent, int space, int mode,
+                        PyObject *argument);
+
+/* Append to the list `accesses` what a tensor touches, or each of a list or tuple of some, and
+ * raise *device to where they lie; anything else has no bytes. `grad`, unless NULL, becomes 1 where
+ * a gradient is wanted of one. -1 with an exception. */
+int touch(Accesses *self, PyObject *value, int mode, PyObject *argument, PyObject *accesses,
+          int *device, int *grad);
+
+/* The same for the arguments of an operator; `places` are those of a `Plan`. */
+int touch_arguments(Accesses *self, PyObject *places, PyObject *args, PyObject *kwargs,
+                    PyObject *accesses, int *device, int *grad);
+
+#endif

@@ -1,0 +1,32 @@
+/* The way out for records, under the lock of the recording. */
+
+#ifndef STREAMSAN_OUTLET_H
+#define STREAMSAN_OUTLET_H
+
+#include "core.h"
+
+typedef struct {
+    PyObject_HEAD
+    PyThread_type_lock lock;
+    unsigned long owner; /* the thread that holds it, where depth is not 0 */
+    long depth;
+    PyObject *postponed; /* list of work for when the lock is next free */
+    PyObject *sink;      /* NULL: nothing is recorded */
+    PyObject *waiting;   /* list of records that came out of the handling of another */
+    int busy;
+    long long sequence; /* of the last operation */
+} Outlet;
+
+extern PyTypeObject *outlet_type;
+
+/* Take and leave the lock; -1 with an exception of postponed work, and the lock is not held. */
+int outlet_enter(Outlet *self);
+int outlet_leave(Outlet *self);
+
+/* Hand a record to the sink, within the lock; -1 with an exception. */
+int outlet_hand_on(Outlet *self, PyObject *record);
+
+/* The same, with the lock taken for it. */
+int outlet_emit(Outlet *self, PyObject *record);
+
+#endif

@@ -1,0 +1,63 @@
+/* What a recording works with. */
+
+#ifndef STREAMSAN_RECORDING_H
+#define STREAMSAN_RECORDING_H
+
+#include "accesses.h"
+#include "outlet.h"
+#include "work.h"
+
+/* By the names of `Parts` in streamsan/record/_core.py, which says what each is. */
+#define PARTS(X)                                                                                   \
+    X(accesses) X(outlet) X(threads) X(recorder) X(observer) X(streams) X(known) X(current)        \
+    X(context) X(blocks) X(allocator) X(pages) X(handed_out) X(allocated) X(seen) X(in_flight)     \
+    X(give_up) X(next_number) X(stacks) X(user_stacks) X(callers) X(thread) X(error) X(node)       \
+    X(running) X(device) X(raw_stream) X(grad) X(notes) X(sequence) X(note) X(emit) X(begin)       \
+    X(synchronized) X(partial) X(operation) X(alloc) X(free)
+
+#define PART_FIELD(name) PyObject *name;
+
+enum {
+    WORK, RECORDING, ENABLED, CAPTURES, UNTYPED_STORAGE, DATA_PTR, NBYTES, SEQUENCE_NR, FOLLOWS,
+    NAME_COUNT
+};
+
+typedef struct {
+    PyObject_HEAD
+    struct {
+        PARTS(PART_FIELD)
+    } parts;
+    PyObject *names[NAME_COUNT]; /* of attributes */
+} Recording;
+
+extern PyTypeObject *recording_type, *operator_type, *running_type;
+
+/* The calling thread's work, a new reference. */
+Work *work_of_thread(Recording *self);
+
+/* The thread and the stack to report. -1 with an exception, as all of these. */
+int where(Recording *self, Work *work, long *thread, long *stack);
+
+/* The name of the backward node at work and the stack of its forward operation, new references; 1
+ * if there is one, else 0. */
+int running(Recording *self, Work *work, PyObject **name, PyObject **forward);
+
+/* Timeline of the calling thread's current stream of a device. */
+long current_timeline(Recording *self, long device);
+
+/* Whether anything is to be recorded now. */
+int is_on(Recording *self);
+
+/* The method `begin` of a recording. */
+PyObject *recording_begin(PyObject *object, PyObject *const *args, Py_ssize_t count);
+
+/* Whether a graph is being captured. */
+int captures(Recording *self);
+
+/* Note where the node comes from that the operator at work makes. */
+int note(Recording *self, Work *work);
+
+/* Tell the observer of the exception, which is gone then. */
+void tell_error(Recording *self);
+
+#endif

@@ -1,0 +1,187 @@
+"""Runs a program under the recorder's mode, or from inside of the dispatcher; prints its records.
+
+    python -m tests.unit.dispatch_program mode|dispatch [hidden]
+
+With ``hidden`` it runs a part that the mode cannot see.
+There is no GPU in this: every host tensor counts as pinned, so that what it touches is recorded.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import checkpoint
+
+from streamsan.model import records as r
+from streamsan.record.cuda._dispatch import Dispatch
+from streamsan.record.cuda._mode import CudaMode
+from streamsan.record.dispatch import load
+from streamsan.virtual.face.library import hide_mode
+from streamsan.virtual.memory import PINNED
+from tests.unit.cuda_world import World
+
+
+class Counted(TorchDispatchMode):
+    """A mode of the program's own."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(func._schema.name)
+        return func(*args, **(kwargs or {}))
+
+
+class Doubled(torch.autograd.Function):
+    """A function of the program's own."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+        (x,) = ctx.saved_tensors
+        gradient: torch.Tensor = grad * 2 + x * 0
+        return gradient
+
+
+@torch.library.custom_op("streamsan_test::scale", mutates_args=("y",))
+def scale(x: torch.Tensor, y: torch.Tensor) -> None:
+    """A custom operator whose body is Python."""
+    y.copy_(x * 2)
+
+
+def train() -> None:
+    """A step of a small network, with an optimizer of each kind of loop."""
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(
+        torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4), torch.nn.Dropout(0.5), torch.nn.Linear(4, 4)
+    )
+    table = torch.nn.Embedding(10, 4)
+    for kind in (torch.optim.AdamW, torch.optim.SGD):
+        optimizer = kind([*net.parameters(), *table.parameters()], lr=0.1)
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            out = net(table(torch.tensor([1, 2, 3])))
+        torch.nn.functional.cross_entropy(out.float(), torch.tensor([0, 1, 2])).backward()
+        optimizer.step()
+    image = torch.ones(1, 1, 5, 5)
+    torch.nn.Conv2d(1, 2, 3)(image).sum().backward()
+
+
+def compute() -> None:
+    """Views, lists, several results, indexing, copies, operators that write, and one that fails."""
+    a = torch.arange(12.0).view(3, 4)
+    a.t()[1:].add_(1)
+    torch.split(torch.cat([a, a]), 2)[0].mul_(2)
+    torch._foreach_add_([a, torch.ones(2)], 1.0)
+    torch.max(a, 0)
+    torch.sort(torch.stack([a, a]))
+    a[torch.tensor([0, 1])] = 0
+    a[a > 3].sum().item()
+    a.to(torch.float64).copy_(a)
+    torch.add(a, a, out=a)
+    torch.empty(3).resize_(10).fill_(1)
+    torch.complex(a, a).conj().mul(2)
+    torch.nn.functional.scaled_dot_product_attention(a[None], a[None], a[None])
+    scale(a, torch.zeros(3, 4))
+    with suppress(RuntimeError):
+        torch.mm(a + 1, torch.ones(3))
+
+
+def differentiate() -> None:
+    """Autograd's own ways: a function, a checkpoint, transforms, a hook that computes."""
+    w = torch.ones(3, requires_grad=True)
+    w.register_hook(lambda grad: grad * 2)
+    double: Any = Doubled.apply
+    double(checkpoint(lambda t: (t * 2).sin(), w, use_reentrant=False)).sum().backward()
+    torch.func.vmap(torch.func.grad(lambda t: (t**2).sum()))(torch.ones(3, 4))
+
+
+def compile_and_branch() -> None:
+    """A compiled function, of which the compiler's own work is not seen, and an operator of others.
+
+    The function is called twice: of the first call alone, what the compiler does with the
+    arguments may differ.
+    """
+    x = torch.ones(3)
+
+    @torch.compile(backend="aot_eager")
+    def update(state: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+        state.mul_(2).index_put_((indices,), torch.ones(1))
+        return (state + 1).relu()
+
+    for _ in range(2):
+        update(x, torch.tensor([1]))
+    torch.cond(torch.tensor(True), lambda t: t + 1, lambda t: t - 1, (x,))
+
+
+def beside() -> list[str]:
+    """Modes of the program's own, and tensors without memory."""
+    a = torch.ones(2, 2)
+    counted = Counted()
+    with counted:
+        (a @ a).sum()
+    with FakeTensorMode():
+        torch.empty(2, 3) @ torch.empty(3, 4)
+    (a @ a).sum()
+    return counted.names
+
+
+def hide() -> None:
+    """Operators where the program has switched off modes, as FSDP does."""
+    with torch._C._DisableTorchDispatch():
+        scale(torch.ones(2), torch.zeros(2))
+
+
+def lines(records: list[r.AnyRecord]) -> list[str]:
+    """What was recorded of operators, without what differs from run to run."""
+    found = []
+    for record in records:
+        if isinstance(record, r.Operation):
+            touched = [(a.run, a.sizes, a.strides, a.mode, a.argument) for a in record.accesses]
+            told = record.forward != r.NONE
+            found.append(f"{record.kind} {record.name} {record.node} {told} {touched}")
+        elif isinstance(record, (r.StreamSync, r.Note)):
+            found.append(f"{type(record).__name__} {getattr(record, 'text', '')}")
+    return found
+
+
+def _pinned(tensor: torch.Tensor) -> int:
+    del tensor
+    return PINNED
+
+
+def main() -> None:
+    """Print the records, a line each."""
+    world = World(pytest.MonkeyPatch())
+    recorder = world.recorder
+    recorder.owner = _pinned  # type: ignore[method-assign]
+    recorder.blocks.pinned.known[1] = (0, 1)  # or host tensors are passed over
+    hide_mode()
+    if sys.argv[1] == "mode":
+        CudaMode(recorder).__enter__()  # type: ignore[no-untyped-call]
+    else:
+        Dispatch(recorder, load()).enter_thread()
+    counted = []
+    if "hidden" in sys.argv:
+        hide()
+    else:
+        for part in (train, compute, differentiate, compile_and_branch):
+            part()
+        counted = beside()
+    world.observer.end(0)
+    print("\n".join([*lines(world.seen), *counted]))
+
+
+if __name__ == "__main__":
+    main()

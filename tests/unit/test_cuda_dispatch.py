@@ -1,0 +1,82 @@
+"""The recorder inside of torch's dispatcher shows what its dispatch mode shows."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from streamsan.record import dispatch
+
+_RANDOM_STATE = re.compile(r"aten::clone .*\(5056,")
+"""The copy of the host's random state that torch.compile makes with all modes switched off."""
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def cache(request: pytest.FixtureRequest) -> str:
+    """A cache for the library, kept from one run of the tests to the next."""
+    if dispatch.compiler() is None:
+        pytest.skip("there is no C++ compiler")
+    assert request.config.cache is not None
+    return str(request.config.cache.mkdir("streamsan-dispatch"))
+
+
+def recorded(cache: str, *way: str) -> list[str]:
+    """What the program is recorded to do, one way or the other."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "tests.unit.dispatch_program", *way],
+        env={**os.environ, "XDG_CACHE_HOME": cache},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [line for line in done.stdout.splitlines() if line]
+
+
+def test_both_ways_record_the_same(cache: str) -> None:
+    expected = recorded(cache, "mode")
+    found = [line for line in recorded(cache, "dispatch") if not _RANDOM_STATE.search(line)]
+    assert len(found) > 200
+    assert found == expected
+
+
+def test_operators_are_seen_where_the_program_has_switched_off_modes(cache: str) -> None:
+    assert recorded(cache, "mode", "hidden") == []
+    scaled = [line for line in recorded(cache, "dispatch", "hidden") if "::scale" in line]
+    assert len(scaled) == 1
+
+
+def test_it_is_built_once(cache: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", cache)
+    dispatch.load()
+    monkeypatch.setattr(dispatch, "_build", lambda _: pytest.fail("built again"))
+    assert dispatch.load().__name__ == dispatch.NAME
+
+
+def test_without_a_compiler_the_reason_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(dispatch, "compiler", lambda: None)
+    with pytest.raises(dispatch.BuildError, match="there is no C\\+\\+ compiler"):
+        dispatch.load()
+
+
+def test_what_the_compiler_says_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = tmp_path / "broken.cpp"
+    broken.write_text("#error not this torch\n")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(dispatch, "SOURCE", broken)
+    if dispatch.compiler() is None:
+        pytest.skip("there is no C++ compiler")
+    with pytest.raises(dispatch.BuildError, match="not this torch"):
+        dispatch.load()
+    assert not list((tmp_path / "streamsan").iterdir())
