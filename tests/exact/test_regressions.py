@@ -149,3 +149,24 @@ def test_a_free_in_stream_order_is_remembered_until_the_bytes_are_handed_out(
     t.op(two, read=[Y], line=22)
     assert t.races() == []
     assert races(t.records) == set()
+
+
+@pytest.mark.parametrize("reused", [False, True])
+def test_a_launch_on_freed_memory_is_no_owner_that_the_free_guards(reused: bool) -> None:
+    """Rules M2, G2: the next owner waits for a recorded stream, a graph on its bytes does not."""
+    t = Trace()
+    user, other = t.stream(line=1), t.stream(line=2)
+    block = t.alloc(*X, line=3)
+    t.op(user, write=[X], line=5)
+    t.mark(block, user)
+    graph = t.begin_capture(other)
+    assert graph is not None
+    t.op(other, write=[X], graph=graph, captured=True, line=6)
+    t.end_capture(graph)
+    t.free(block, line=20)
+    if reused:
+        t.alloc(*X, line=21)
+        t.op(t.default, write=[X], line=22)
+    launched = t.launch(graph, other)
+    assert set(t.races()) == {(22 if reused else 5, launched)}
+    assert set(t.races()) == races(t.records)

@@ -19,20 +19,23 @@ class Block:
     (NONE: the framework's). `latent` maps timelines whose last use was not safe at the free to the
     finding and that use's epoch; `reused` says that the bytes have been handed out again.
     `released` is the clock of a free that is work of a stream (rule M4), `frontier` that of all
-    streams at a free after which other streams come (rule M6). `threads` asked for the block, or
-    for work that used it. `stream_ordered` tells whether allocation and free are points of its
-    stream (rule M4), `freed_in_order` whether its free is work of its stream: that of M4, or a
-    quarantine's poison. `policy` is that of its arena (rule M6), or nothing.
+    streams at a free after which other streams come (rule M6). `guard` is what the next owner comes
+    after, kept where a graph has `captured` its bytes: a launch is no owner. `threads` asked for
+    the block, or for work that used it. `stream_ordered` tells whether allocation and free are
+    points of its stream (rule M4), `freed_in_order` whether its free is work of its stream: that of
+    M4, or a quarantine's poison. `policy` is that of its arena (rule M6), or nothing.
     """
 
     __slots__ = (
         "allocator",
+        "captured",
         "end",
         "free_stack",
         "freed",
         "freed_in_order",
         "frontier",
         "graph",
+        "guard",
         "latent",
         "number",
         "policy",
@@ -53,7 +56,8 @@ class Block:
         self.start, self.end = record.address, record.address + record.size
         self.stream, self.stack, self.allocator = record.stream, record.stack, record.allocator
         self.stream_ordered, self.freed_in_order, self.policy = _manners(record.allocator)
-        self.freed = self.reused = False
+        self.freed = self.reused = self.captured = False
+        self.guard: Clock | None = None
         self.free_stack = NONE
         self.recorded: dict[int, int] = {}
         self.threads = {record.thread}

@@ -173,6 +173,10 @@ class Checker:
         stream = world.order.stream(op.timeline)
         epoch = world.order.operate(stream, op.thread)
         self._touch(world, op, epoch, stream.clock)
+        for access in op.accesses:
+            block = self._run.shadow(access.space).block_at(access.address)
+            if block is not None:
+                block.captured = True
 
     def _world(self, graph: int) -> _World:
         """Where captured work of `graph` is checked, or for no graph, the run itself."""

@@ -70,8 +70,10 @@ class Lifetimes:
             if old.latent:
                 settle(self._order, old, block.stream, record.thread)
             old.reused = True
-            if old.frontier is not None:
-                self._pass_frontier(old.frontier, old, block)
+            if old.guard is not None:
+                self._come_after(old.guard, old, block)
+            if old.frontier is not None and old.stream != block.stream:
+                self._come_after(old.frontier, old, block)
         if block.stream_ordered and block.stream != NONE:
             released = [old.released for old in former if old.released is not None]
             self._point(block, "allocation", record.thread, record.stack, released)
@@ -98,7 +100,10 @@ class Lifetimes:
             uses = last_uses(segments, block)
             if uses:
                 self._find_latent(block, record, uses, guard)
-        forget_guarded(segments, guard)
+        if block.captured:
+            block.guard = dict(guard)
+        else:
+            forget_guarded(segments, guard)
 
     def _guard(self, block: Block, thread: int) -> Clock:
         """What a free by `thread`, or all next owners of the block, come after (M2, M5, M6, T1).
@@ -116,11 +121,12 @@ class Lifetimes:
             block.frontier = frontier
         return guard
 
-    def _pass_frontier(self, frontier: Clock, old: Block, new: Block) -> None:
-        """Rule M6, `frontier`: streams other than the last owner come after all until the free."""
-        if old.stream != new.stream:
-            start, end = max(old.start, new.start), min(old.end, new.end)
-            forget_guarded(self._shadow(new.space).segments.cover(start, end), frontier)
+    def _come_after(self, clock: Clock, old: Block, new: Block) -> None:
+        """The owner of `new` comes after `clock`, where its bytes were those of `old`: the guard of
+        that one's free (M2), or (M6, `frontier`, for other streams than its owner's) all before it.
+        """
+        start, end = max(old.start, new.start), min(old.end, new.end)
+        forget_guarded(self._shadow(new.space).segments.cover(start, end), clock)
 
     def mark(self, record: RecordStream) -> None:
         """Rule M2: the allocator is told that a stream uses a block."""
