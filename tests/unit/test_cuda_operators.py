@@ -78,7 +78,10 @@ class World:
         return begin(running, args, {})
 
     def told(self) -> list[tuple[Any, ...]]:
-        """All records but definitions: stacks as their lines, addresses by kept tensors."""
+        """All records but definitions: stacks as their lines, addresses by kept tensors.
+
+        A program has to keep its tensors: the memory of one that is dropped may be another's next.
+        """
         sites = {s.site: (s.line, s.function) for s in self.of(r.SiteDef) if s.user}
         stacks = {
             s.stack: tuple(sites[n] for n in s.sites if n in sites) for s in self.of(r.StackDef)
@@ -126,8 +129,14 @@ def arithmetic(world: World) -> None:
     torch.add(x, y, out=out)
     x.add_(y)
     x[:, ::2].mul_(y[:, 1::2])
-    x.t().matmul(y)
-    world.kept += [x + y, torch.cat([x, y]), torch.empty_like(x), x.sum(0), torch.zeros(3)]
+    world.kept += [
+        x.t().matmul(y),
+        x + y,
+        torch.cat([x, y]),
+        torch.empty_like(x),
+        x.sum(0),
+        torch.zeros(3),
+    ]
     world.kept += [*torch.sort(x), x.clone(), torch.where(x > 1, x, y)]
     torch._foreach_add_([x, y, out], 1.0)
 
@@ -153,8 +162,8 @@ def training(world: World) -> None:
 
 def readings(world: World) -> None:
     x = world.tensor(6)
-    assert x.sum().item() == 6
-    world.kept += [x.nonzero(), x[x > 0]]
+    world.kept += [x.sum(), x.nonzero(), x[x > 0]]
+    assert world.kept[1].item() == 6
     x.resize_(3)
 
 
