@@ -82,6 +82,11 @@ bool has_memory(const at::Tensor& tensor) {
       !tensor.key_set().has(c10::DispatchKey::Python) && !tensor.is_meta();
 }
 
+// Whether a value is a list, and not one of the sorts of numbers that most are of.
+bool may_hold_tensors(const c10::IValue& value) {
+  return value.isList() && !value.isIntList() && !value.isDoubleList();
+}
+
 // An argument or a result as Python sees it, as far as a report needs it: tensors, lists of them,
 // and booleans; None for anything else. A new reference, or null with an error set.
 PyObject* shown(const c10::IValue& value) {
@@ -89,7 +94,7 @@ PyObject* shown(const c10::IValue& value) {
     if (has_memory(value.toTensor())) return THPVariable_Wrap(value.toTensor());
   } else if (value.isBool()) {
     return PyBool_FromLong(value.toBool());
-  } else if (value.isList() && !value.isIntList() && !value.isDoubleList()) {
+  } else if (may_hold_tensors(value)) {
     const auto items = value.toListRef();
     PyObject* list = PyList_New(static_cast<Py_ssize_t>(items.size()));
     if (!list) return nullptr;
@@ -233,7 +238,7 @@ class Reporting {
 bool wraps(const c10::IValue& value) {
   if (value.isTensor())
     return value.toTensor().defined() && value.toTensor().key_set().has(c10::DispatchKey::Python);
-  if (!value.isList() || value.isIntList() || value.isDoubleList()) return false;
+  if (!may_hold_tensors(value)) return false;
   const auto items = value.toListRef();
   return std::any_of(items.begin(), items.end(), wraps);
 }

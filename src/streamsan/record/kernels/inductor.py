@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from streamsan.record._accounted import ACCOUNTED
 from streamsan.record._sites import compiled, generated
 from streamsan.record.kernels.launches import Launches
 from streamsan.record.kernels.triton import WatchedLauncher
@@ -135,11 +134,7 @@ class _StaticLauncher:
 
     def __call__(self, *args: Any) -> Any:
         """Launch the kernel, then tell."""
-        with ACCOUNTED:
-            result = self._runner(*args)
-        if self._launches.watched(self):
-            self._launches.guarded(lambda: self._tell(args))
-        return result
+        return self._launches.launch(self, self._runner, args, self._tell)
 
     def _tell(self, args: tuple[Any, ...]) -> None:
         kinds = self._kernel.arg_tys

@@ -13,6 +13,7 @@ import torch
 
 from streamsan.model import records as r
 from streamsan.model.extent import Extent, canonical
+from streamsan.record._accounted import ACCOUNTED
 from streamsan.record.kernels.trials import Trials
 from streamsan.record.kernels.uses import KernelUses
 from streamsan.virtual.face.nodes import current_node
@@ -34,7 +35,21 @@ class Launches:
         self._recorder = recorder
         self.trials = Trials()
 
-    def watched(self, launcher: object) -> bool:
+    def launch(
+        self,
+        launcher: object,
+        run: Callable[..., Any],
+        args: tuple[Any, ...],
+        tell: Callable[[tuple[Any, ...]], None],
+    ) -> Any:
+        """Launch a kernel by ``run(*args)``, then have it told, where that is wanted."""
+        with ACCOUNTED:
+            result = run(*args)
+        if self._watched(launcher):
+            self.guarded(lambda: tell(args))
+        return result
+
+    def _watched(self, launcher: object) -> bool:
         """Whether a launch by that launcher is to be reported."""
         recorder = self._recorder
         if not (recorder.enabled and recorder.observer.recording):

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from streamsan.record._accounted import ACCOUNTED
 from streamsan.record.kernels.launches import Launches
 from streamsan.record.kernels.uses import KernelUses, from_text, unknown
 
@@ -51,11 +50,7 @@ class WatchedLauncher:
 
     def __call__(self, *args: Any) -> Any:
         """Launch the kernel, then tell."""
-        with ACCOUNTED:
-            result = self.launcher(*args)
-        if self._launches.watched(self):
-            self._launches.guarded(lambda: self._tell(args))
-        return result
+        return self._launches.launch(self, self.launcher, args, self._tell)
 
     def _tell(self, args: tuple[Any, ...]) -> None:
         kernel = self._kernel
