@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from itertools import groupby
 from types import TracebackType
@@ -35,6 +36,24 @@ def hide_our_frames(error: BaseException) -> None:
     those (`streamsan.record._pending`), they must be kept.
     """
     error.__traceback__ = _without_ours(error.__traceback__)
+
+
+def is_from_a_signal(error: BaseException) -> bool:
+    """Whether a handler of the program's for a signal has raised an error, wherever it ran."""
+    handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
+    traceback = error.__traceback__
+    while traceback is not None:
+        if traceback.tb_frame.f_code in handlers:
+            return True
+        traceback = traceback.tb_next
+    return False
+
+
+def _code_of(handler: object) -> object:
+    """The code of a function, a method, or an object that is called; None of anything else."""
+    if not hasattr(handler, "__code__") and callable(handler):
+        handler = type(handler).__call__
+    return getattr(handler, "__code__", None)
 
 
 def _without_ours(traceback: TracebackType | None) -> TracebackType | None:

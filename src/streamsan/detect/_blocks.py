@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streamsan.model.records import NONE, Alloc
 from streamsan.order import Clock
@@ -12,9 +13,14 @@ if TYPE_CHECKING:
     from streamsan.detect._latent import LatentGroup
 
 
+_NOTHING: Mapping[int, Any] = {}
+"""What most blocks have none of; a block that has some gets a mapping of its own."""
+
+
 class Block:
     """A block: the bytes ``start`` to ``end`` (exclusive) of a space, and who may use them.
 
+    `record` is the one that handed it out.
     `recorded` maps each stream that the allocator was told of to the stack of the user's own call
     (NONE: the framework's). `latent` maps timelines whose last use was not safe at the free to the
     finding and that use's epoch; `reused` says that the bytes have been handed out again.
@@ -27,7 +33,6 @@ class Block:
     """
 
     __slots__ = (
-        "allocator",
         "captured",
         "end",
         "free_stack",
@@ -37,13 +42,12 @@ class Block:
         "graph",
         "guard",
         "latent",
-        "number",
         "policy",
+        "record",
         "recorded",
         "released",
         "reused",
         "space",
-        "stack",
         "start",
         "stream",
         "stream_ordered",
@@ -52,23 +56,40 @@ class Block:
 
     def __init__(self, record: Alloc) -> None:
         """The block that `record` hands out."""
-        self.number, self.space, self.graph = record.block, record.space, record.graph
-        self.start, self.end = record.address, record.address + record.size
-        self.stream, self.stack, self.allocator = record.stream, record.stack, record.allocator
+        self.record = record
+        self.space, self.stream, self.graph = record.space, record.stream, record.graph
+        self.start = record.address
+        self.end = record.address + record.size
         self.stream_ordered, self.freed_in_order, self.policy = _manners(record.allocator)
         self.freed = self.reused = self.captured = False
-        self.guard: Clock | None = None
         self.free_stack = NONE
-        self.recorded: dict[int, int] = {}
-        self.threads = {record.thread}
-        self.latent: dict[int, tuple[LatentGroup, int]] = {}
+        self.guard: Clock | None = None
         self.released: Clock | None = None
         self.frontier: Clock | None = None
+        self.threads = _only(record.thread)
+        self.recorded: Mapping[int, int] = _NOTHING
+        self.latent: Mapping[int, tuple[LatentGroup, int]] = _NOTHING
+
+    @property
+    def stack(self) -> int:
+        """Where it was asked for."""
+        return self.record.stack
+
+    @property
+    def allocator(self) -> str:
+        """The allocator, and its policy."""
+        return self.record.allocator
 
     @property
     def size(self) -> int:
         """Its bytes."""
         return self.end - self.start
+
+
+@lru_cache(1024)
+def _only(thread: int) -> frozenset[int]:
+    """A thread as a set of one, the same for all blocks."""
+    return frozenset((thread,))
 
 
 @lru_cache(64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from streamsan.detect import _facts
@@ -12,11 +12,11 @@ from streamsan.detect._kinds import kind_of
 from streamsan.detect._latent import dismiss
 from streamsan.detect._lifetimes import Lifetimes
 from streamsan.detect._losses import Losses
+from streamsan.detect._memory import Memory
 from streamsan.detect._names import Line, Names
 from streamsan.detect._report import Figures
 from streamsan.detect._results import Results
 from streamsan.detect._segments import Use
-from streamsan.detect._shadow import Shadow
 from streamsan.model import records as r
 from streamsan.model.findings import Report
 from streamsan.order import Clock, Order
@@ -30,20 +30,12 @@ _POINTS = 1 << 32
 class _World:
     """An order and the memory that goes with it: the run's own, or that of one capture (G1)."""
 
-    __slots__ = ("captured", "losses", "order", "shadows")
+    __slots__ = ("captured", "memory", "order")
 
     def __init__(self, losses: Losses, captured: bool) -> None:
         self.order = Order(capture=captured)
-        self.shadows: dict[int, Shadow] = {}
+        self.memory = Memory(self.order, losses)
         self.captured = captured
-        self.losses = losses
-
-    def shadow(self, space: int) -> Shadow:
-        """The shadow memory of an address space."""
-        found = self.shadows.get(space)
-        if found is None:
-            found = self.shadows[space] = Shadow(self.order.floor, self.losses)
-        return found
 
 
 class Checker:
@@ -68,7 +60,7 @@ class Checker:
         self._lifetimes = Lifetimes(
             self._run.order,
             self._names,
-            self._run.shadow,
+            self._run.memory.shadow,
             touch=self._touch_point,
             mistake=self._mistake,
             division=division,
@@ -84,10 +76,21 @@ class Checker:
         """Take the next record of the run."""
         self._handlers[type(record)](record)
 
+    def feed_all(self, records: Iterable[r.AnyRecord]) -> None:
+        """Take the next records of the run; an iterator that one of them stops is at the next."""
+        handlers = self._handlers
+        for record in records:
+            handlers[type(record)](record)
+
     @property
     def has_races(self) -> bool:
         """Whether a race was found so far, possible ones left out; costs nothing."""
         return self._certain
+
+    @property
+    def sources(self) -> dict[Line, str]:
+        """The text of each line of the user's program so far."""
+        return self._names.sources
 
     def report(self) -> Report:
         """The findings so far; `summary.complete` tells whether the run has ended."""
@@ -105,7 +108,7 @@ class Checker:
             self._lifetimes.latent,
             self._moved,
             self._mistakes,
-            sum(shadow.pieces for world in worlds for shadow in world.shadows.values()),
+            sum(world.memory.pieces for world in worlds),
         )
 
     @property
@@ -149,8 +152,9 @@ class Checker:
     # Operations
 
     def _operation(self, op: r.Operation) -> None:
-        self._figures.operations += 1
-        self._figures.accesses += len(op.accesses)
+        figures = self._figures
+        figures.operations += 1
+        figures.accesses += len(op.accesses)
         if op.captured:
             self._capture(op)
             return
@@ -160,7 +164,7 @@ class Checker:
             timeline = order.thread(op.timeline)
             epoch = order.perform(timeline)
         else:
-            timeline = order.stream(op.timeline)
+            timeline = order.timelines.get(op.timeline) or order.stream(op.timeline)
             epoch = order.operate(timeline, op.thread)
             if op.kind == _LAUNCH:  # G2: one operation, made of its nodes' accesses
                 order.launch(timeline, op.graph, op.stack)
@@ -174,7 +178,7 @@ class Checker:
         epoch = world.order.operate(stream, op.thread)
         self._touch(world, op, epoch, stream.clock)
         for access in op.accesses:
-            block = self._run.shadow(access.space).block_at(access.address)
+            block = self._run.memory.shadow(access.space).block_at(access.address)
             if block is not None:
                 block.captured = True
 
@@ -189,14 +193,12 @@ class Checker:
 
     def _touch(self, world: _World, op: r.Operation, epoch: int, clock: Clock) -> None:
         """File the accesses of an operation, and report what races with it."""
-        shadows = world.shadows
-        met: set[int] = set()
         division = self._division
-        for access in op.accesses if division is None else division.mine(op):
-            shadow = shadows.get(access.space)
-            if shadow is None:
-                shadow = world.shadow(access.space)
-            for nth, use in enumerate(shadow.touch(op, access, epoch, clock)):
+        accesses = op.accesses if division is None else division.mine(op)
+        hits = world.memory.touch(op, accesses, epoch, clock)
+        if hits:
+            met: set[int] = set()
+            for access, nth, use in hits:
                 self._race(world, use, op, access, nth, first=id(use[1]) not in met)
                 met.add(id(use[1]))
 
@@ -216,7 +218,7 @@ class Checker:
         if division is not None and not division.tells(access.space, access.address):
             return
         epoch, earlier, touched, block, _ = use
-        shadow = self._run.shadow(access.space)
+        shadow = self._run.memory.shadow(access.space)
         if block is None and world.captured:
             block = shadow.block_at(touched.address)
         now = shadow.block_at(max(access.address, touched.address))
@@ -255,7 +257,7 @@ class Checker:
         gone = self._run.order.end_thread(record.timeline)
         if gone:
             self._lifetimes.forget_threads(gone)
-            for shadow in self._run.shadows.values():
+            for shadow in self._run.memory.shadows.values():
                 shadow.forget(gone)
 
     def _stream(self, record: r.StreamDef) -> None:

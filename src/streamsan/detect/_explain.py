@@ -5,7 +5,7 @@ from __future__ import annotations
 from streamsan.detect._facts import LIFETIME, Conflict, Part
 from streamsan.detect._latent import LatentGroup
 from streamsan.detect._names import Names
-from streamsan.model.records import Confidence, Mode, Operation
+from streamsan.model.records import Confidence, Mode, Operation, OpKind
 from streamsan.order import Edge
 
 
@@ -24,11 +24,16 @@ def missing_edge(conflict: Conflict, names: Names) -> str:
 
 
 def _guess(conflict: Conflict) -> str:
-    """Which of the two operations are known by a pointer alone, and what that means."""
+    """Which of the two operations are known by a pointer alone, and what that means.
+
+    The host's own, by an array alone: what is done with that is not seen.
+    """
     guessed = [part for part in conflict.sides if part.access.confidence == Confidence.POSSIBLE]
     names = " and ".join(dict.fromkeys(part.op.name for part in guessed))
     if not names:
         return ""
+    if all(part.op.kind == OpKind.HOST for part in guessed):
+        return f"; but which of these bytes were used through {names}, if any, is not known"
     return (
         f"; but what {names} does with a pointer among its parameters is not known, so that it was"
         " taken to read and write all of that memory"

@@ -69,6 +69,7 @@ def settle(order: Order, former: Block, stream: int, thread: int) -> None:
 
 def dismiss(block: Block, timeline: int) -> None:
     """The latent race of a block and a timeline is none, or has become a race."""
-    found = block.latent.pop(timeline, None)
+    found = block.latent.get(timeline)
     if found is not None:
         found[0].count -= 1
+        block.latent = {other: rest for other, rest in block.latent.items() if other != timeline}

@@ -112,7 +112,8 @@ class Lifetimes:
         every stream. What `host-sync` and `event` order is in the trace by itself.
         """
         recorded = block.recorded
-        block.threads.add(thread)
+        if thread not in block.threads:
+            block.threads |= {thread}
         guard = self._order.memory_guard(block.threads, () if block.policy else recorded)
         if block.policy == "frontier":
             frontier = self._order.frontier(guard, block.space)
@@ -132,7 +133,8 @@ class Lifetimes:
         """Rule M2: the allocator is told that a stream uses a block."""
         block = self._blocks.get(record.block)
         if block is not None:
-            block.recorded[record.stream] = record.stack if record.explicit else NONE
+            stack = record.stack if record.explicit else NONE
+            block.recorded = {**block.recorded, record.stream: stack}
 
     def forget_threads(self, gone: set[int]) -> None:
         """Threads have ended, and all to come is ordered after what they did."""
@@ -157,7 +159,7 @@ class Lifetimes:
                 edge = nearest_edge(self._order, timeline, block, record.thread)
                 group = self.latent[key] = LatentGroup(use, block, record, edge, (self.at, nth))
             group.count += 1
-            block.latent[timeline] = (group, use[0])
+            block.latent = {**block.latent, timeline: (group, use[0])}
         mark = block.recorded.get(block.stream, NONE)
         if unsafe and mark != NONE:
             text = "record_stream names the block's own stream; another stream uses it unmarked"

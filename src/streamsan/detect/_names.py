@@ -25,6 +25,8 @@ class Names:
     def __init__(self) -> None:
         """Nothing defined yet."""
         self.streams: dict[int, StreamDef] = {}
+        self.sources: dict[Line, str] = {}
+        """The text of each line of the user's program."""
         self._threads: dict[int, ThreadDef] = {}
         self._sites: dict[int, SiteDef] = {}
         self._stacks: dict[int, StackDef] = {}
@@ -33,6 +35,8 @@ class Names:
     def define_site(self, record: SiteDef) -> None:
         """Keep a source line."""
         self._sites[record.site] = record
+        if record.user and record.text:
+            self.sources[record.file, record.line] = record.text
 
     def define_stack(self, record: StackDef) -> None:
         """Keep a stack."""

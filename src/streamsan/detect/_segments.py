@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any
 
 from streamsan.detect._blocks import Block
-from streamsan.detect._views import Views
+from streamsan.detect._views import Key, Views
 from streamsan.model.extent import Extent
 from streamsan.model.records import Access, Operation
 
@@ -23,30 +22,31 @@ _FEW = 16
 
 
 class Track:
-    """The uses that one timeline made of one segment.
+    """The uses that one `timeline` made of one segment.
 
     `newest`, `newest_write` and `oldest` bound their epochs, so that one comparison tells that all
     are ordered, or none; `room` is the number of uses at which it is worth to look for old ones.
     `views` are those of the uses that have gaps, if there are any.
     """
 
-    __slots__ = ("newest", "newest_write", "oldest", "room", "uses", "views")
+    __slots__ = ("newest", "newest_write", "oldest", "room", "timeline", "uses", "views")
 
-    def __init__(self, epoch: int) -> None:
+    def __init__(self, timeline: int, epoch: int) -> None:
         """A track whose first use has that epoch."""
+        self.timeline = timeline
         self.newest = self.oldest = epoch
         self.newest_write = 0
         self.room = _ROOM
-        self.uses: dict[tuple[Any, ...], Use] = {}
+        self.uses: dict[Key, Use] = {}
         self.views: Views | None = None
 
     def copy(self) -> Track:
         """The same track, for the other half of a segment that is split."""
-        twin = Track(self.oldest)
+        twin = Track(self.timeline, self.oldest)
         twin.newest, twin.newest_write, twin.room = self.newest, self.newest_write, self.room
         twin.uses = self.uses.copy()
         if self.views is not None:
-            twin.views = twin._index()
+            twin.views = twin._indexed()
         return twin
 
     def drop(self, epoch: int) -> None:
@@ -54,17 +54,16 @@ class Track:
         self.uses = {key: use for key, use in self.uses.items() if use[0] > epoch}
         self.oldest = epoch + 1
         if self.views is not None:
-            self.views = self._index()
+            self.views = self._indexed()
 
-    def file(self, key: tuple[Any, ...], use: Use, extent: Extent) -> None:
-        """Keep a use whose `extent` has gaps."""
+    def index(self, key: Key, extent: Extent) -> None:
+        """Find the use of that key, which is about to be kept, by its `extent`, which has gaps."""
         if key not in self.uses:
             if self.views is None:
                 self.views = Views()
             self.views.add(key, extent)
-        self.uses[key] = use
 
-    def _index(self) -> Views | None:
+    def _indexed(self) -> Views | None:
         """The views among the uses."""
         views = Views()
         for key, use in self.uses.items():
@@ -87,14 +86,37 @@ class Track:
 
 
 class Segment:
-    """Bytes ``start`` to ``end`` (exclusive), their latest block, and their uses by timeline."""
+    """Bytes ``start`` to ``end`` (exclusive), `size` of them, and their latest block.
 
-    __slots__ = ("block", "end", "start", "tracks")
+    `tracks` are those of the timelines that used them, in the order of their first uses; `alone` is
+    the timeline where there is just one.
+    """
+
+    __slots__ = ("alone", "block", "end", "size", "start", "tracks")
 
     def __init__(self, start: int, end: int, block: Block | None) -> None:
         """Bytes that nothing has used."""
-        self.start, self.end, self.block = start, end, block
-        self.tracks: dict[int, Track] = {}
+        self.start, self.end, self.size, self.block = start, end, end - start, block
+        self.tracks: Sequence[Track] = ()
+        self.alone: int | None = None
+
+    def keep(self, tracks: Sequence[Track]) -> None:
+        """Have these tracks and no others."""
+        self.tracks = tracks
+        self.alone = tracks[0].timeline if len(tracks) == 1 else None
+
+    def resize(self, end: int) -> None:
+        """Let it end elsewhere."""
+        self.end, self.size = end, end - self.start
+
+    def track(self, timeline: int, epoch: int) -> Track:
+        """The track of `timeline`, made for a first use of that epoch if there is none."""
+        for track in self.tracks:
+            if track.timeline == timeline:
+                return track
+        track = Track(timeline, epoch)
+        self.keep([*self.tracks, track])
+        return track
 
     @property
     def wanted(self) -> bool:
@@ -137,26 +159,26 @@ class Segments:
 
         Most bytes are used as they were before, so that following the ends is enough.
         """
+        at = self.at
+        segment = at.get(start)
+        if segment is not None and segment.end == end:
+            return (segment,)
         if start >= end:
             return ()
-        found = self._follow(start, end)
-        if found is not None:
-            return found
-        self._split(start)
-        self._split(end)
-        found = self._follow(start, end)
-        return found if found is not None else self._fill(start, end)
-
-    def _follow(self, start: int, end: int) -> Sequence[Segment] | None:
-        """The segments from `start` to `end`, unless there is a gap, or `end` is no boundary."""
-        at, found, position = self.at, [], start
+        if segment is None:
+            self._split(start)
+        found: list[Segment] = []
+        position = start
         while position < end:
             segment = at.get(position)
             if segment is None:
-                return None
+                self._split(end)
+                return self._fill(start, end)
             found.append(segment)
             position = segment.end
-        return found if position == end else None
+        if position > end:
+            self._cut(found[-1], end)
+        return found
 
     def _fill(self, start: int, end: int) -> Sequence[Segment]:
         """The segments from `start` to `end`, which are boundaries; makes some of what has none."""
@@ -183,14 +205,16 @@ class Segments:
 
     def _split(self, at: int) -> None:
         """Make `at` a boundary if it lies within a segment."""
-        if at in self.at:
-            return
         left = self.find(at)
         if left is not None and left.start < at:
-            right = self.at[at] = Segment(at, left.end, left.block)
-            right.tracks = {timeline: track.copy() for timeline, track in left.tracks.items()}
-            left.end = at
-            insort(self._starts, at)
+            self._cut(left, at)
+
+    def _cut(self, left: Segment, at: int) -> None:
+        """Make `at`, which lies within a segment, a boundary."""
+        right = self.at[at] = Segment(at, left.end, left.block)
+        right.keep([track.copy() for track in left.tracks])
+        left.resize(at)
+        insort(self._starts, at)
 
     def merge(self, segments: Sequence[Segment]) -> None:
         """Join neighbours of one block, given in order, that nothing uses any more."""
@@ -198,7 +222,7 @@ class Segments:
         gone = []
         for segment in segments[1:]:
             if _same(last, segment):
-                last.end = segment.end
+                last.resize(segment.end)
                 gone.append(segment.start)
             else:
                 last = segment
@@ -218,10 +242,11 @@ class Segments:
             if look is not None:
                 look(segment)
             if kept and kept[-1].end == segment.start and _same(kept[-1], segment):
-                kept[-1].end = segment.end
+                kept[-1].resize(segment.end)
             elif segment.wanted:
                 kept.append(segment)
-        self.at = {segment.start: segment for segment in kept}
+        self.at.clear()  # whoever looks at it goes on looking
+        self.at.update((segment.start, segment) for segment in kept)
         self._starts = list(self.at)
 
 

@@ -6,19 +6,19 @@ its span meets, and its bytes are compared exactly. History outlives a block, so
 bytes is judged against its old owner.
 
 A use is forgotten only if a later use of the same timeline, line of the program, mode and bytes
-stands for it; if all that may still come is ordered after it (`floor`, or the guard of a free); or
+stands for it; if all that may still come is ordered after it (`floors`, or the guard of a free); or
 if too much was used with no order at all, which `Losses` counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from streamsan.detect._blocks import Block
 from streamsan.detect._losses import Losses
 from streamsan.detect._segments import Segment, Segments, Track, Use
 from streamsan.model.extent import Extent, count, is_canonical, overlaps, span, stretches
-from streamsan.model.records import Access, Mode, Operation
+from streamsan.model.records import Access, Mode
 from streamsan.order import Clock
 
 _WRITE = int(Mode.WRITE)
@@ -31,14 +31,14 @@ MOST_PIECES = 1 << 14
 class Shadow:
     """The shadow memory of one address space.
 
-    `floor` gives the epoch of a timeline that everything to come is ordered after; at most
+    `floors` has the epoch of each timeline that everything to come is ordered after; at most
     ``losses.limit`` uses are kept for one segment and timeline, and `losses` counts what was cut.
     """
 
-    def __init__(self, floor: Callable[[int], int], losses: Losses) -> None:
+    def __init__(self, floors: Clock, losses: Losses) -> None:
         """Memory that nothing has used."""
         self.segments = Segments()
-        self._floor = floor
+        self._floors = floors
         self._losses = losses
         self._sweep_at = _SWEEP
         self._most = 0
@@ -50,47 +50,7 @@ class Shadow:
 
     # Accesses
 
-    def touch(self, op: Operation, access: Access, epoch: int, clock: Clock) -> Sequence[Use]:
-        """File an access of `op`, whose clock is `clock`; the earlier uses that race with it.
-
-        A use comes once per segment that it shares with the access.
-        """
-        extent: Extent | None = None
-        segment = self.segments.at.get(access.address)
-        if segment is not None and segment.end - segment.start == access.run and not access.sizes:
-            segments: Sequence[Segment] = (segment,)
-        else:
-            segments, extent = self._place(access)
-        found: Sequence[Use] = ()
-        timeline, mode = op.timeline, access.mode
-        writes = mode & _WRITE
-        line = op.stack if op.stack >= 0 else op.name
-        sure = access.confidence
-        key = (line, mode, sure) if extent is None else (line, mode, sure, extent)
-        for segment in segments:
-            tracks = segment.tracks
-            own = tracks.get(timeline)
-            if own is None or len(tracks) > 1:
-                hits = self._look(segment, timeline, writes, clock, extent)
-                if hits:
-                    found = [*found, *hits]
-            if own is None:
-                own = tracks[timeline] = Track(epoch)
-            own.newest = epoch
-            if writes:
-                own.newest_write = epoch
-            block = segment.block
-            if extent is None:
-                own.uses[key] = (epoch, op, access, block, None)
-            else:
-                own.file(key, (epoch, op, access, block, extent), extent)
-            if block is not None:
-                block.threads.add(op.thread)
-            if len(own.uses) > own.room:
-                self._make_room(own, timeline)
-        return found
-
-    def _place(self, access: Access) -> tuple[Sequence[Segment], Extent | None]:
+    def place(self, access: Access) -> tuple[Sequence[Segment], Extent | None]:
         """The segments that an access touches all of; or with its extent, those that it meets."""
         if len(self.segments.at) > self._sweep_at:
             self._sweep()
@@ -105,21 +65,21 @@ class Shadow:
             return self.segments.meet(*span(extent)), extent
         return [part for low, high in stretches(extent) for part in cover(low, high)], None
 
-    def _look(
-        self, segment: Segment, timeline: int, writes: int, clock: Clock, extent: Extent | None
+    def look(
+        self, segment: Segment, timeline: int, writes: bool, clock: Clock, extent: Extent | None
     ) -> list[Use]:
         """The uses of a segment by other timelines that race with an access of `timeline`."""
         found: list[Use] = []
-        for other, track in segment.tracks.items():
+        for track in segment.tracks:
             newest = track.newest if writes else track.newest_write
-            if newest and other != timeline:
-                known = clock.get(other, 0)
+            if newest and track.timeline != timeline:
+                known = clock.get(track.timeline, 0)
                 if known < newest:
                     found += self._conflicts(track, known, segment, writes, extent)
         return found
 
     def _conflicts(
-        self, track: Track, known: int, segment: Segment, writes: int, extent: Extent | None
+        self, track: Track, known: int, segment: Segment, writes: bool, extent: Extent | None
     ) -> list[Use]:
         """The uses of `track` beyond epoch `known` that conflict with an access to `segment`.
 
@@ -127,7 +87,7 @@ class Shadow:
         are left out: the same timeline made them earlier, so that what orders the one orders the
         others.
         """
-        whole: Extent = (segment.start, segment.end - segment.start, (), ())
+        whole: Extent = (segment.start, segment.size, (), ())
         found = []
         for use in track.meeting(extent or whole):
             if use[0] > known and (writes or use[2].mode & _WRITE):
@@ -148,12 +108,12 @@ class Shadow:
             self._losses.undecided += 1
         return bool(answer)
 
-    def _make_room(self, track: Track, timeline: int) -> None:
+    def make_room(self, track: Track) -> None:
         """Forget what all threads have passed; then, at the limit, an eighth, the oldest uses.
 
         An eighth, so that the search for them is paid for by the uses that come meanwhile.
         """
-        track.drop(self._floor(timeline))
+        track.drop(self._floors[track.timeline])
         limit = self._losses.limit
         excess = len(track.uses) - limit
         if excess > 0:
@@ -164,19 +124,20 @@ class Shadow:
 
     # Blocks
 
-    def hand_out(self, block: Block) -> set[Block]:
-        """The bytes of `block` are its own from now on; the blocks that they belonged to before."""
+    def hand_out(self, block: Block) -> Sequence[Block]:
+        """The bytes of `block` are its own from now on; the blocks that they belonged to before,
+        some of them more than once.
+        """
         if len(self.segments.at) > self._sweep_at:
             self._sweep()
         segments = self.segments.cover(block.start, block.end)
-        former = set()
-        floors: dict[int, int] = {}
+        former: list[Block] = []
         for segment in segments:
             if segment.block is not None:
-                former.add(segment.block)
+                former.append(segment.block)
             segment.block = block
             if segment.tracks:
-                self._forget(segment, floors)
+                self._forget(segment)
         if len(segments) > 1:
             self.segments.merge(segments)
         return former
@@ -184,7 +145,7 @@ class Shadow:
     def clear(self, block: Block) -> None:
         """Forget all uses of the bytes of `block`."""
         for segment in self.segments.cover(block.start, block.end):
-            segment.tracks.clear()
+            segment.keep(())
 
     def block_at(self, address: int) -> Block | None:
         """The block that the byte at `address` belongs to, or belonged to last."""
@@ -196,44 +157,32 @@ class Shadow:
     def forget(self, timelines: set[int]) -> None:
         """Forget the uses of timelines that all to come is ordered after."""
         for segment in self.segments:
-            for timeline in timelines & segment.tracks.keys():
-                del segment.tracks[timeline]
+            segment.keep([t for t in segment.tracks if t.timeline not in timelines])
 
-    def _forget(self, segment: Segment, floors: dict[int, int]) -> None:
-        """Drop the tracks that all threads have passed; `floors` keeps what was asked."""
-        passed = None
-        for timeline, track in segment.tracks.items():
-            floor = floors.get(timeline)
-            if floor is None:
-                floor = floors[timeline] = self._floor(timeline)
-            if track.newest <= floor:
-                passed = [timeline] if passed is None else [*passed, timeline]
-        if passed is not None:
-            for timeline in passed:
-                del segment.tracks[timeline]
+    def _forget(self, segment: Segment) -> None:
+        """Drop the tracks that all threads have passed."""
+        floors, tracks = self._floors, segment.tracks
+        for track in tracks:
+            if track.newest <= floors[track.timeline]:
+                segment.keep([t for t in tracks if t.newest > floors[t.timeline]])
+                break
 
-    def _forget_release(self, block: Block, released: Clock, floors: dict[int, int]) -> None:
+    def _forget_release(self, block: Block, released: Clock) -> None:
         """Drop the clock of a free in stream order (M4) that all threads have passed."""
-        if all(self._passed(timeline, epoch, floors) for timeline, epoch in released.items()):
+        floors = self._floors
+        if all(epoch <= floors[timeline] for timeline, epoch in released.items()):
             block.released = None
-
-    def _passed(self, timeline: int, epoch: int, floors: dict[int, int]) -> bool:
-        """Whether all threads have passed an epoch; `floors` keeps what was asked."""
-        if timeline not in floors:
-            floors[timeline] = self._floor(timeline)
-        return epoch <= floors[timeline]
 
     def _sweep(self) -> None:
         """Drop and join segments that say nothing; next time at twice what is left."""
-        floors: dict[int, int] = {}
         pieces: list[tuple[int, Segment]] = []
         block: Block | None = None
 
         def look(segment: Segment) -> None:
             nonlocal block
-            self._forget(segment, floors)
+            self._forget(segment)
             if segment.block is not None and segment.block.released is not None:
-                self._forget_release(segment.block, segment.block.released, floors)
+                self._forget_release(segment.block, segment.block.released)
             first = segment.block is not block and segment.block and not segment.block.freed
             block = segment.block
             if segment.tracks and not first:
@@ -249,8 +198,8 @@ class Shadow:
         """Forget the uses of the pieces of memory that were used longest ago."""
         pieces.sort(key=lambda piece: (piece[0], piece[1].start))
         for _, segment in pieces[: len(pieces) - MOST_PIECES // 2]:
-            self._losses.pieces += sum(len(track.uses) for track in segment.tracks.values())
-            segment.tracks.clear()
+            self._losses.pieces += sum(len(track.uses) for track in segment.tracks)
+            segment.keep(())
         self.segments.tidy()
 
 
@@ -258,14 +207,17 @@ def forget_guarded(segments: Sequence[Segment], clock: Clock) -> None:
     """Rules M2, M5, M6: who gets the bytes of `segments` next comes after `clock`; forget uses that
     are ordered before.
     """
+    get = clock.get
     for segment in segments:
-        tracks = segment.tracks
-        for timeline, track in list(tracks.items()):
-            epoch = clock.get(timeline, 0)
+        passed = False
+        for track in segment.tracks:
+            epoch = get(track.timeline, 0)
             if epoch >= track.newest:
-                del tracks[timeline]
+                passed = True
             elif epoch >= track.oldest:
                 track.drop(epoch)
+        if passed:
+            segment.keep([t for t in segment.tracks if t.newest > get(t.timeline, 0)])
 
 
 def last_uses(segments: Sequence[Segment], block: Block) -> dict[int, Use]:
@@ -273,7 +225,8 @@ def last_uses(segments: Sequence[Segment], block: Block) -> dict[int, Use]:
     found: dict[int, Use] = {}
     owner = block.stream
     for segment in segments:
-        for timeline, track in segment.tracks.items():
+        for track in segment.tracks:
+            timeline = track.timeline
             if timeline != owner:
                 for use in track.uses.values():
                     if use[3] is block and (timeline not in found or use[0] > found[timeline][0]):
@@ -287,5 +240,4 @@ def _epoch(use: Use) -> int:
 
 def _last(segment: Segment) -> int:
     """The number of the last operation that used a segment."""
-    tracks = segment.tracks.values()
-    return max((use[1].seq for track in tracks for use in track.uses.values()), default=0)
+    return max((use[1].seq for track in segment.tracks for use in track.uses.values()), default=0)

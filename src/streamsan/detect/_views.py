@@ -14,7 +14,8 @@ from typing import Any
 
 from streamsan.model.extent import Extent
 
-Key = tuple[Any, ...]
+Key = Any
+"""What a track knows a use by: of two uses with one key only the later one is kept."""
 
 
 class _Shape:

@@ -7,7 +7,7 @@ those released first, which gives more order than there is and is counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from streamsan.order._clocks import Clock, Timeline, join
@@ -27,6 +27,23 @@ def common(threads: Iterable[Timeline]) -> Clock:
         timeline: min(epoch, *(clock.get(timeline, 0) for clock in others)) if others else epoch
         for timeline, epoch in first.items()
     }
+
+
+class Floors(dict[int, int]):
+    """The epoch of each timeline that all `threads` have reached, found when first asked for.
+
+    To be emptied of what changes: all of it when one of the threads gains order.
+    """
+
+    def __init__(self, threads: Sequence[Timeline]) -> None:
+        """Nothing was asked yet."""
+        super().__init__()
+        self._threads = threads
+
+    def __missing__(self, timeline: int) -> int:
+        found = min((t.clock.get(timeline, 0) for t in self._threads), default=0)
+        self[timeline] = found
+        return found
 
 
 class HostObjects:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from streamsan.model.records import NONE, StreamDef, ThreadDef
 from streamsan.order._clocks import Clock, Timeline, Version, join
 from streamsan.order._edges import Edges
-from streamsan.order._objects import HostObjects, common
+from streamsan.order._objects import Floors, HostObjects, common
 
 _FEW_EVENTS = 1024
 _FEW_THREADS = 64
@@ -35,6 +35,10 @@ class Order:
         self.edges = Edges()
         self.timelines: dict[int, Timeline] = {}
         self._threads: list[Timeline] = []
+        self.floors = Floors(self._threads)
+        """The epoch of each timeline that every live host thread has reached: all operations to
+        come are ordered after it (S3).
+        """
         self._devices: dict[int, list[Timeline]] = {}
         self._events: dict[int, _Event] = {}
         self._prune_events_at = _FEW_EVENTS
@@ -63,6 +67,7 @@ class Order:
                 join(found.clock, common(self._threads))
             else:
                 self._threads.append(found)
+                self.floors.clear()
         return found
 
     def define_stream(self, definition: StreamDef) -> None:
@@ -100,10 +105,11 @@ class Order:
         if thread is None or thread not in self._threads:
             return set()
         self._threads.remove(thread)
+        self.floors.clear()
         self._ended[number] = thread
         if len(self._ended) < self._retire_at:
             return set()
-        gone = {n for n, thread in self._ended.items() if self.floor(n) >= thread.worked}
+        gone = {n for n, thread in self._ended.items() if self.floors[n] >= thread.worked}
         for number in gone:
             del self._ended[number], self.timelines[number]
         self._retire_at = _FEW_THREADS + 2 * len(self._ended)
@@ -122,6 +128,7 @@ class Order:
             for number in gone & clock.keys():
                 del clock[number]
         self.edges.erase(gone)
+        self.floors.clear()
 
     # Operations
 
@@ -160,6 +167,7 @@ class Order:
             thread.handed = False
             thread.epoch += 1
             thread.clock[thread.number] = thread.epoch
+            self.floors.pop(thread.number, None)
         thread.worked = thread.epoch
         return thread.epoch
 
@@ -284,6 +292,7 @@ class Order:
         thread.epoch += 1
         thread.gained = thread.clock[thread.number] = thread.epoch
         thread.handed = False
+        self.floors.clear()
 
     # Host threads
 
@@ -315,12 +324,14 @@ class Order:
         before the last one went; and the tails of the streams `recorded` on the block. It holds
         until the next record of the run.
         """
-        hosts = [self.timelines[number] for number in threads if number in self.timelines]
-        if len(hosts) == 1 and not recorded:
-            return hosts[0].clock
+        timelines = self.timelines
+        if len(threads) == 1 and not recorded:  # by far the most common
+            (number,) = threads
+            return timelines[number].clock if number in timelines else {}
         clock: Clock = {}
-        for host in hosts:
-            join(clock, host.clock)
+        for number in threads:
+            if number in timelines:
+                join(clock, timelines[number].clock)
         for number in recorded:
             join(clock, self.stream(number).clock)
         return clock
@@ -340,13 +351,3 @@ class Order:
     def merged(self) -> int:
         """Host objects whose order was made more than it is, to stay within memory."""
         return self._objects.merged
-
-    def floor(self, timeline: int) -> int:
-        """The epoch of `timeline` that every live host thread has reached.
-
-        All operations to come are ordered after it (S3).
-        """
-        threads = self._threads
-        if len(threads) == 1:  # by far the most common
-            return threads[0].clock.get(timeline, 0)
-        return min((t.clock.get(timeline, 0) for t in threads), default=0)

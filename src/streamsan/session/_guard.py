@@ -9,8 +9,9 @@ from contextlib import contextmanager
 
 from streamsan.detect import Checker
 from streamsan.model.findings import SCHEMA, Report, Summary
-from streamsan.model.records import AnyRecord, SiteDef
+from streamsan.model.records import AnyRecord
 from streamsan.report import Sources
+from streamsan.tracebacks import is_from_a_signal
 
 _FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -75,24 +76,17 @@ def describe(error: BaseException) -> str:
     return f"{name}: {error} [{path}]" if str(error) else f"{name} [{path}]"
 
 
-def source_line(record: AnyRecord, sources: dict[tuple[str, int], str]) -> None:
-    """Keep the line of the program's source that a record brings, if it does."""
-    if isinstance(record, SiteDef) and record.user and record.text:
-        sources[record.file, record.line] = record.text
-
-
 class GuardedChecker:
-    """A Checker whose errors end up in its report; it also keeps the program's source lines."""
+    """A Checker whose errors end up in its report."""
 
     def __init__(self) -> None:
         self._checker = Checker()
         self._failures = Failures()
-        self._sources: dict[tuple[str, int], str] = {}
 
     @property
     def sources(self) -> Sources:
         """The lines of all sites so far."""
-        return self._sources
+        return self._checker.sources
 
     def has_race(self) -> bool:
         """Whether a race was found so far; costs nothing."""
@@ -110,13 +104,11 @@ class GuardedChecker:
 
     def _feed_good(self, records: Iterator[AnyRecord]) -> bool:
         """Check `records` up to the first that fails; whether none did."""
-        feed, sources = self._checker.feed, self._sources
         try:
-            for record in records:
-                if type(record) is SiteDef:
-                    source_line(record, sources)
-                feed(record)
+            self._checker.feed_all(records)
         except Exception as error:  # whatever it is, the program goes on
+            if is_from_a_signal(error):
+                raise
             self._failures.add("checking", error)
             return False
         return True

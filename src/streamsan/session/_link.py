@@ -137,6 +137,14 @@ class Link:
                 return None
             self._wait(0, deadline)
 
+    def take_in(self) -> None:
+        """Read what has arrived, so that the other side need not wait while it is worked on.
+
+        Raises OSError.
+        """
+        self._check()
+        self._read()
+
     def _assemble(self) -> Message | None:
         """The next message, if all of it is there."""
         while self._in:

@@ -77,12 +77,15 @@ class LocalChecker:
             on_race, self._on_race = self._on_race, None
             on_race()
 
-    def feed_all(self, records: Sequence[AnyRecord | Exception]) -> None:
+    def feed_all(self, records: Sequence[AnyRecord]) -> None:
+        """Take the next records of the run."""
+        self.write(records)
+        self._checker.feed_all(records)
+
+    def feed_good(self, records: Sequence[AnyRecord | Exception]) -> None:
         """Take the next records of the run, with an error in place of each that was none."""
-        good = [record for record in records if not isinstance(record, Exception)]
-        self.write(good)
-        self._checker.feed_all(good)
-        for error in records if len(good) < len(records) else ():
+        self.feed_all([record for record in records if not isinstance(record, Exception)])
+        for error in records:
             if isinstance(error, Exception):
                 self._checker.failed(error)
 

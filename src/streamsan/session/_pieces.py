@@ -19,11 +19,14 @@ from streamsan.errors import TraceError, UsageError
 from streamsan.model.findings import Report
 from streamsan.model.records import AnyRecord
 from streamsan.report import Sources
-from streamsan.session._guard import GuardedChecker, source_line
+from streamsan.session._guard import GuardedChecker
 from streamsan.trace import read
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
+
+_SOME = 1024
+"""Records that are checked at a time."""
 
 Progress = Callable[[int, int], None]
 
@@ -45,8 +48,9 @@ def check_trace(path: Path, jobs: int = 1, progress: Progress | None = None) -> 
             return found
     checker = GuardedChecker()
     records = _Reader(path, progress)
-    for record in records:
-        checker.feed(record)
+    rest = iter(records)
+    while some := list(islice(rest, _SOME)):
+        checker.feed_all(some)
     if records.error is not None and not records.count:
         return Checked(None, {}, records.error)
     report = checker.report()
@@ -84,11 +88,9 @@ class _Reader:
 def _check_in_pieces(path: Path, jobs: int, progress: Progress | None) -> Checked | None:
     """The same in pieces; None where only the whole gives the right answer."""
     survey = Survey()
-    sources: dict[tuple[str, int], str] = {}
     records = _Reader(path, progress)
     for record in records:
         survey.feed(record)
-        source_line(record, sources)
     divisions = survey.divide(jobs)
     if len(divisions) < 2:
         return None
@@ -98,7 +100,7 @@ def _check_in_pieces(path: Path, jobs: int, progress: Progress | None) -> Checke
         return None  # what is given up to stay within memory depends on all that there is
     report = found.report()
     report.summary.complete = report.summary.complete and records.error is None
-    return Checked(report, sources, records.error)
+    return Checked(report, found.names.sources, records.error)
 
 
 def _gather(pool: Executor, path: Path, divisions: list[Division], records: int) -> Results | None:

@@ -25,6 +25,11 @@ from streamsan.trace import decode, decode_each
 _AHEAD = 512
 """Most packets of records, 64 KiB each, that wait here to be checked before the program waits."""
 
+_AT_A_TIME = 64
+"""Records checked before what has arrived meanwhile is read: the system keeps little of it, and a
+program that finds no room there waits.
+"""
+
 _GARBAGE = (50_000, 20, 50)
 """When to look for garbage: a checker makes little, and has much to look through (5 % of its time
 with what Python has).
@@ -82,7 +87,7 @@ def serve(link: Link, trace: Path | None, force: bool) -> None:
 def _handle(link: Link, checker: LocalChecker, kind: int, payload: bytes) -> bool:
     """Do what a message asks for; whether more may come."""
     if kind == Kind.RECORDS:
-        _take(checker, payload, only_write=link.ended)
+        _take(link, checker, payload)
         return True
     if kind == Kind.DISCARD:
         checker.discard()
@@ -93,17 +98,20 @@ def _handle(link: Link, checker: LocalChecker, kind: int, payload: bytes) -> boo
     return kind != Kind.CLOSE
 
 
-def _take(checker: LocalChecker, raw: bytes, only_write: bool) -> None:
+def _take(link: Link, checker: LocalChecker, raw: bytes) -> None:
     """Check an array of records; where nobody is left to be told, the trace is all that counts."""
     try:
         records = decode(raw)
     except ValueError:
-        checker.feed_all(list(decode_each(raw)))
+        checker.feed_good(list(decode_each(raw)))
         return
-    if only_write:
-        checker.write(records)
-    else:
-        checker.feed_all(records)
+    for start in range(0, len(records), _AT_A_TIME):
+        some = records[start : start + _AT_A_TIME]
+        if link.ended:
+            checker.write(some)
+        else:
+            checker.feed_all(some)
+            link.take_in()
 
 
 def _answer(checker: LocalChecker) -> bytes:
