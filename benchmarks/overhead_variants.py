@@ -13,8 +13,8 @@ from typing import Any
 Step = Callable[[], None]
 
 
-def vit() -> Step:
-    """A training step of torchvision's ViT-B/16 in bf16, a batch of 64, AdamW."""
+def vit(batch: int = 64) -> Step:
+    """A training step of torchvision's ViT-B/16 in bf16, AdamW."""
     import torch
     import torchvision  # type: ignore[import-not-found]
 
@@ -22,8 +22,8 @@ def vit() -> Step:
     kind = {"device": "cuda", "dtype": torch.bfloat16}
     model = torchvision.models.vit_b_16().to(**kind)
     optimizer = torch.optim.AdamW(model.parameters())
-    images = torch.randn(64, 3, 224, 224, **kind)  # type: ignore[call-overload]
-    labels = torch.randint(0, 1000, (64,), device="cuda")
+    images = torch.randn(batch, 3, 224, 224, **kind)  # type: ignore[call-overload]
+    labels = torch.randint(0, 1000, (batch,), device="cuda")
 
     def step() -> None:
         optimizer.zero_grad(set_to_none=True)
@@ -31,6 +31,11 @@ def vit() -> Step:
         optimizer.step()
 
     return step
+
+
+def vit_on_host() -> Step:
+    """The same with a batch of 1: the GPU waits for the host."""
+    return vit(1)
 
 
 def mlp() -> Step:
@@ -55,6 +60,7 @@ def mlp() -> Step:
 
 PROGRAMS = {
     "vit": (vit, "ViT-B/16 training step, bf16, batch 64, AdamW", 25),
+    "vit-host": (vit_on_host, "The same with a batch of 1: what the host takes", 25),
     "mlp": (mlp, "MLP training step, 18 small layers, SGD", 80),
 }
 """By name: what makes the step, what the table calls it, and steps of a turn."""

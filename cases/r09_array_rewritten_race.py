@@ -5,7 +5,7 @@ kind: R09-H2D-SRC-WRITE
 verdict: race
 source: torch notes, CUDA semantics (pinned memory buffers)
 twin: r09_array_rewritten_clean
-why: the host writes bytes that the upload reads, without having waited; what writes is known by the line that made the array.
+why: the host writes bytes that the upload reads, without having waited.
 """
 
 import torch
@@ -17,12 +17,12 @@ def main() -> None:
     staging = torch.ones(2, SIZE, pin_memory=True)
     rows = torch.empty(SIZE, device="cuda")
     upload_stream = torch.cuda.Stream()
-    slots = staging.numpy()  # RACE a
+    slots = staging.numpy()
     torch.cuda.synchronize()
 
     with torch.cuda.stream(upload_stream):
         rows.copy_(staging[0], non_blocking=True)  # RACE a
-    slots[0] = 2.0
+    slots[0] = 2.0  # RACE a
 
     torch.cuda.synchronize()
 

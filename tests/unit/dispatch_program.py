@@ -1,9 +1,12 @@
 """Runs a program under the recorder's mode, or from inside of the dispatcher; prints its records.
 
-    python -m tests.unit.dispatch_program mode|dispatch [hidden]
+    python -m tests.unit.dispatch_program mode|dispatch [device] [hidden|interrupted|trace|packed]
 
-With ``hidden`` it runs a part that the mode cannot see.
-There is no GPU in this: every host tensor counts as pinned, so that what it touches is recorded.
+There is no GPU in this: every host tensor counts as pinned, so that what it touches is recorded,
+and tensors are shown to Python; or, with ``device``, as one of a device, and tensors are described
+to the compiled core. With ``hidden`` it runs a part that the mode cannot see; with ``interrupted``,
+one in which a signal arrives while the recorder is at work; with ``trace``, torch's GPU trace; with
+``packed``, the records go through bytes.
 """
 
 from __future__ import annotations
@@ -19,9 +22,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 from streamsan.model import records as r
+from streamsan.record import _core
 from streamsan.record.cuda._dispatch import Dispatch
 from streamsan.record.cuda._mode import CudaMode
 from streamsan.record.dispatch import load
+from streamsan.trace import MAX_RAW, decode, encode_one, encode_plain
 from streamsan.virtual.face.library import hide_mode
 from streamsan.virtual.memory import PINNED
 from tests.unit.cuda_world import World
@@ -143,6 +148,43 @@ def hide() -> None:
         scale(torch.ones(2), torch.zeros(2))
 
 
+def interrupt(world: World) -> None:
+    """A handler of a signal's raises while a record is handed on; the program goes on elsewhere."""
+    sink = world.observer.outlet.sink
+
+    def raising(_: r.AnyRecord) -> None:
+        world.observer.outlet.sink = sink
+        raise KeyboardInterrupt
+
+    tensor = torch.ones(3)
+    world.observer.outlet.sink = raising
+    try:
+        tensor.add_(1)
+        for _ in range(1000):
+            pass
+    except KeyboardInterrupt:
+        print("interrupted", float(tensor[0]))
+
+
+def trace_memory(world: World, dispatch: Dispatch, library: Any) -> None:
+    """Blocks that torch's GPU trace shows, alone and beside a listener of the program's."""
+    from torch.cuda import _gpu_trace as trace
+
+    heard: list[tuple[str, int]] = []
+    torch._C._activate_gpu_trace()
+    of = trace.MemoryAllocationCallbacks, trace.MemoryDeallocationCallbacks
+    assert dispatch.trace_memory(of[0].callback_list, of[1].callback_list)
+    trace.register_callback_for_event_creation(lambda event: heard.append(("event", event)))
+    library.trace("allocation", 4096)
+    library.trace("event", 7)
+    print(sorted(world.blocks.by_address), heard)
+    trace.register_callback_for_memory_allocation(lambda where: heard.append(("born", where)))
+    trace.register_callback_for_memory_deallocation(lambda where: heard.append(("gone", where)))
+    library.trace("free", 4096)
+    library.trace("allocation", 8192)
+    print(sorted(world.blocks.by_address), heard)
+
+
 def lines(records: list[r.AnyRecord]) -> list[str]:
     """What was recorded of operators, without what differs from run to run."""
     found = []
@@ -156,30 +198,53 @@ def lines(records: list[r.AnyRecord]) -> list[str]:
     return found
 
 
-def _pinned(tensor: torch.Tensor) -> int:
-    del tensor
-    return PINNED
+def packing(world: World) -> Any:
+    """Have the records go into bytes, as they do for a checker in another process."""
+    packed = _core.Packed(encode_plain, encode_one, lambda: None, MAX_RAW, 1 << 30)
+    world.observer.outlet.sink = packed
+    return packed
+
+
+def world_of(owner: int, patch: pytest.MonkeyPatch) -> World:
+    """A world in which all tensors lie on a device, or in pinned memory."""
+    if owner >= 0:
+        patch.setattr(_core, "_CUDA", 1)  # DLPack's type of host memory
+    else:
+        patch.setattr(_core, "bridge", lambda: None)
+    world = World(patch)
+    patch.setattr(world.recorder, "owner", lambda _: owner)
+    if owner < 0:
+        world.blocks.pinned.known[1] = (0, 1)  # or host tensors are passed over
+    return world
 
 
 def main() -> None:
     """Print the records, a line each."""
-    world = World(pytest.MonkeyPatch())
+    world = world_of(0 if "device" in sys.argv else PINNED, pytest.MonkeyPatch())
     recorder = world.recorder
-    recorder.owner = _pinned  # type: ignore[method-assign]
-    recorder.blocks.pinned.known[1] = (0, 1)  # or host tensors are passed over
     hide_mode()
     if sys.argv[1] == "mode":
         CudaMode(recorder).__enter__()  # type: ignore[no-untyped-call]
     else:
-        Dispatch(recorder, load()).enter_thread()
+        library = load(*(["-DSTREAMSAN_HOST_AS_DEVICE"] if "device" in sys.argv else []))
+        dispatch = Dispatch(recorder, library)
+        dispatch.enter_thread()
+        if "trace" in sys.argv:
+            trace_memory(world, dispatch, library)
+            return
+    packed = packing(world) if "packed" in sys.argv else None
     counted = []
     if "hidden" in sys.argv:
         hide()
+    elif "interrupted" in sys.argv:
+        interrupt(world)
     else:
         for part in (train, compute, differentiate, compile_and_branch):
             part()
         counted = beside()
     world.observer.end(0)
+    if packed is not None:
+        world.seen += decode(packed.whole())
     print("\n".join([*lines(world.seen), *counted]))
 
 

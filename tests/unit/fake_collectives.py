@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -69,10 +70,19 @@ class Operator:
 
 
 class Backend:
-    """What is asked of a group's backend."""
+    """What is asked of a group's backend, or of one that was made by hand."""
 
-    def __init__(self, name: str) -> None:
+    uid = 7
+    bound_device_id = None
+    options = SimpleNamespace(group_name="")
+
+    def __init__(self, name: str, rank: int = 0) -> None:
         self._name = name
+        self._rank = rank
+
+    def rank(self) -> int:
+        """This process's rank."""
+        return self._rank
 
     def name(self) -> str:
         """The backend's name."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -115,6 +117,19 @@ def test_a_storage_that_moves_leaves_its_block(world: World) -> None:
     assert [free.block for free in world.of(r.Free)] == [first.block, second.block]
 
 
+def test_a_compiled_graph_resizes_a_storage_as_programs_do(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(world.recorder, "resize", lambda *given: told.append(given))
+    tensor = SimpleNamespace(is_cuda=True, untyped_storage=lambda: "storage")
+    op = torch.ops.inductor.resize_storage_bytes_.default
+    call, _, handler, _ = world.recorder.routes.find(op)
+    assert handler is not None
+    handler(call, (tensor, 24), {})
+    assert told == [("inductor::resize_storage_bytes_", "storage", call, (tensor, 24), {})]
+
+
 def test_the_programs_own_allocator_is_trusted(world: World) -> None:
     follow(world, "pluggable")
     streams = {world.streams.define(0, 0), world.streams.define(0, SIDE)}
@@ -169,3 +184,17 @@ def test_memory_is_pinned_while_it_is_registered(world: World) -> None:
     assert not world.blocks.is_pinned(tensor)
     (alloc,), (free,) = world.of(r.Alloc), world.of(r.Free)
     assert (alloc.allocator, free.block) == ("registered", alloc.block)
+
+
+def test_printing_reads_pinned_memory_where_no_mode_sees_it(world: World) -> None:
+    host = _Host(world.recorder)
+    tensor = torch.zeros(64)
+    world.blocks.pinned.add(tensor)
+    host.printed("", torch.zeros(8))
+    host.printed("", tensor, tensor_contents="given")
+    assert world.of(r.Operation) == []
+    host.printed("", tensor[16:])
+    (read,) = world.of(r.Operation)
+    (access,) = read.accesses
+    assert (read.kind, read.name, access.mode) == (r.OpKind.HOST, "Tensor.__repr__", r.Mode.READ)
+    assert (access.address, access.run) == (tensor.data_ptr() + 64, 192)

@@ -7,136 +7,30 @@ from typing import Any
 
 import pytest
 import torch
-from torch.cuda import _gpu_trace as trace
 
-from streamsan.detect import Checker
 from streamsan.model import records as r
-from streamsan.record._observer import Observer
-from streamsan.record.cuda._nccl_handles import Handles
-from streamsan.record.cuda._recorder import CudaRecorder
+from streamsan.record.cuda._nccl_groups import _key_of_group
 from streamsan.virtual.face.collective_ops import FORMS
 from streamsan.virtual.memory import PINNED
+from tests.unit.collective_machine import GROUP, Machine, machine_of
 from tests.unit.fake_collectives import (
     ASYNC,
     BLOCKING,
     COALESCED,
     END,
     FUTURE,
-    NATIVE,
     NCCL,
     Group,
     Handle,
     Operator,
     fire,
-    restored_callbacks,
 )
-
-SIZE = 1 << 10
-GROUP = Group()
-
-
-class Machine:
-    """A recorder whose device tensors are host tensors, and the records that come out of it."""
-
-    def __init__(self, recorder: CudaRecorder, records: list[r.AnyRecord]) -> None:
-        self.recorder = recorder
-        self.records = records
-        self.handles = Handles(recorder, recorder.collectives)
-
-    def tensor(self) -> torch.Tensor:
-        """A tensor in a block of its own that the default stream owns."""
-        tensor = torch.ones(SIZE)
-        blocks = self.recorder.blocks
-        blocks.allocated(tensor.data_ptr(), self.recorder.streams.define(0, 0), 0, r.NONE)
-        return tensor
-
-    def kernel(self, name: str, tensor: torch.Tensor, mode: r.Mode, stream: int = 0) -> None:
-        """A kernel on a stream, by its native handle."""
-        accesses = self.recorder.accesses([(tensor, 0, int(mode), "self")])
-        timeline = self.recorder.streams.define(0, stream)
-        self.recorder.operation(int(r.OpKind.KERNEL), name, timeline, accesses)
-
-    def issue(self, operator: Operator, *args: Any) -> Handle:
-        """Issue a collective from Python; its handle."""
-        issue = self.handles._issuing(self._run)
-        return issue(operator, args)  # type: ignore[no-any-return]
-
-    def _run(self, operator: Operator, args: tuple[Any, ...]) -> Handle:
-        assert self.recorder.collectives.run(operator, args, {}) == "result"
-        return Handle()
-
-    def all_reduce(
-        self, tensor: torch.Tensor, happens: tuple[tuple[str, int, int], ...] = ASYNC
-    ) -> Handle:
-        """Issue an all-reduce."""
-        return self.issue(Operator("allreduce_", happens), [tensor], GROUP, None, None)
-
-    def waited(self, handle: Handle, event: int = END, stream: int = 0) -> None:
-        """The program waits for a handle while a stream is current."""
-        self.handles._waiting(lambda _: fire(("wait", event, stream)))(handle)
-
-    def free(self, tensor: torch.Tensor) -> None:
-        """The block of a tensor goes back to the allocator."""
-        born = self.recorder.blocks.take(tensor.data_ptr())
-        assert born is not None
-        self.recorder.blocks.give_up(born, self.recorder.observer.thread(), r.NONE)
-
-    def of(self, kind: type[r.Record]) -> list[Any]:
-        """The records of a kind."""
-        return [record for record in self.records if isinstance(record, kind)]
-
-    def collectives(self) -> list[r.Operation]:
-        """The collectives that were reported."""
-        return [op for op in self.of(r.Operation) if op.kind == r.OpKind.COLLECTIVE]
-
-    def races(self) -> list[tuple[str, str, str]]:
-        """Kind and operations of each race."""
-        self.recorder.observer.end(0)
-        checker = Checker()
-        for record in self.records:
-            checker.feed(record)
-        report = checker.report()
-        assert report.summary.internal_errors == []
-        return [(race.kind, race.first.op, race.second.op) for race in report.races]
-
-
-def held_back(
-    recorder: CudaRecorder, tell: Callable[[int, int], None]
-) -> Callable[[int, int], None]:
-    """A callback for torch's GPU trace: what happens inside of an operator is told after it."""
-
-    def callback(event: int, stream: int) -> None:
-        inside = recorder.local.inside
-        if inside is None:
-            tell(event, stream)
-        else:
-            inside.append(lambda: tell(event, stream))
-
-    return callback
 
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    for name, answer in NATIVE.items():
-        monkeypatch.setattr(torch._C, name, answer, raising=False)
-    records: list[r.AnyRecord] = []
-    observer = Observer()
-    observer.begin(records.append, r.Header("cuda", {}, (), {}), ())
-    recorder = CudaRecorder(observer)
-    known = recorder.streams.of_handle
-    monkeypatch.setattr(recorder, "owner", lambda _: 0)
-    streams = recorder.streams
-    with restored_callbacks():
-        trace.register_callback_for_event_record(
-            held_back(recorder, lambda event, on: streams.record(event, known(on), 0, r.NONE))
-        )
-        trace.register_callback_for_event_wait(
-            held_back(recorder, lambda event, on: streams.wait(event, known(on), 0, r.NONE))
-        )
-        yield Machine(recorder, records)
-    observer.end(0)
-    assert [note.text for note in records if isinstance(note, r.Note)] == []
+    with machine_of(monkeypatch) as made:
+        yield made
 
 
 def test_n1_collective_is_on_the_stream_that_was_made_to_wait(machine: Machine) -> None:
@@ -189,18 +83,18 @@ def test_n1_work_of_another_stream_is_not_waited_for(machine: Machine) -> None:
 
 def test_coalesced_collectives_are_one_operation_where_the_region_ends(machine: Machine) -> None:
     x, y = machine.tensor(), machine.tensor()
-    start = machine.handles._starting(lambda: None)
+    start = machine.groups._starting(_key_of_group, lambda _: None)
 
-    def launch() -> Handle:
+    def launch(_: Any) -> Handle:
         fire(("record", END, NCCL))
         return Handle()
 
-    end = machine.handles._ending(launch)
-    start()
+    end = machine.groups._ending(_key_of_group, launch)
+    start(GROUP)
     for tensor in (x, y):
         machine.all_reduce(tensor, COALESCED)
     assert machine.collectives() == []
-    handle = end()
+    handle = end(GROUP)
     (op,) = machine.collectives()
     assert (op.name, len(op.accesses)) == ("nccl::all_reduce", 2)
     machine.waited(handle)
@@ -213,10 +107,10 @@ def test_coalesced_collectives_in_the_blocking_form_are_on_the_current_stream(
 ) -> None:
     """The region's end is recorded on the group's stream even so."""
     x, y = machine.tensor(), machine.tensor()
-    machine.handles._starting(lambda: None)()
+    machine.groups._starting(_key_of_group, lambda _: None)(GROUP)
     machine.all_reduce(x, BLOCKING[1:])
     machine.issue(Operator("broadcast_", BLOCKING[1:]), [y], GROUP, 0, 0)
-    machine.handles._ending(lambda: fire(("record", END, NCCL)))()
+    machine.groups._ending(_key_of_group, lambda _: fire(("record", END, NCCL)))(GROUP)
     (op,) = machine.collectives()
     assert op.timeline == machine.recorder.streams.define(0, 0)
     assert op.name == "nccl::coalesced"
@@ -225,8 +119,8 @@ def test_coalesced_collectives_in_the_blocking_form_are_on_the_current_stream(
 
 
 def test_region_without_collectives_is_nothing(machine: Machine) -> None:
-    machine.handles._starting(lambda: None)()
-    assert machine.handles._ending(lambda: None)() is None
+    machine.groups._starting(_key_of_group, lambda _: None)(GROUP)
+    assert machine.groups._ending(_key_of_group, lambda _: None)(GROUP) is None
     assert machine.of(r.Operation) == []
 
 
@@ -284,7 +178,7 @@ def test_blocking_wait_of_the_environment(
 def test_shutdown_waits_for_what_is_under_way(machine: Machine) -> None:
     x = machine.tensor()
     machine.all_reduce(x)
-    machine.handles._shutting_down(lambda _: None)(GROUP)
+    machine.groups._shutting_down(_key_of_group, lambda _: None)(GROUP)
     machine.kernel("use", x, r.Mode.READ)
     assert machine.races() == []
 
@@ -433,7 +327,7 @@ def test_pinned_tensors_are_accesses_of_the_host(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine.recorder, "owner", lambda _: PINNED)
-    x = torch.ones(SIZE)
+    x = torch.ones(4)
     machine.issue(Operator("allreduce_", ()), [x], GROUP, None, None)
     (op,) = machine.of(r.Operation)
     assert (op.kind, op.name) == (int(r.OpKind.HOST), "gloo::all_reduce")

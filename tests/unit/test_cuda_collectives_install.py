@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from streamsan.model import records as r
 from streamsan.record.cuda._recorder import CudaRecorder
-from streamsan.record.cuda._nccl_handles import install_collectives
+from streamsan.record.cuda._nccl_groups import install_collectives
 from streamsan.record._observer import Observer
 from streamsan.virtual.face.collective_ops import form_of
 from tests.unit.fake_collectives import NATIVE
@@ -27,6 +27,8 @@ for name, answer in NATIVE.items():
 seen, observer = [], Observer()
 observer.begin(seen.append, r.Header("cuda", {}, (), {}), ())
 recorder = CudaRecorder(observer)
+symmetric = torch._C._distributed_c10d._SymmetricMemory
+symmetric.rendezvous = lambda tensor, group: "shared"
 install_collectives(recorder)
 
 
@@ -63,12 +65,17 @@ with Mode():
     except TypeError:
         print("refused")
     group = dist.group.WORLD._get_backend(torch.device("cpu"))
-    group.allreduce([x]).wait()
+    print(group.allreduce([x]).wait(), group.broadcast(tensor=x, root=0).wait())
+    try:
+        group.allreduce(3)
+    except TypeError as error:
+        print("incompatible function arguments" in str(error))
 plain = torch.futures.Future()
 plain.add_done_callback(lambda done: print("called", done.value()))
 plain.set_result(3)
 print(plain.wait())
 dist.destroy_process_group()
+print([symmetric.rendezvous(x, "0") for _ in range(2)])
 print([note.text for note in seen if isinstance(note, r.Note)])
 """
 
@@ -84,9 +91,12 @@ True
 seen c10d::allreduce_coalesced_
 seen c10d::barrier
 refused
+True True
+True
 called 3
 3
-['collectives called on a backend object']
+['shared', 'shared']
+["what other ranks read and write of this one's symmetric memory"]
 """
 
 

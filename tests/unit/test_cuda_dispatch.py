@@ -9,8 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from streamsan.record import dispatch
+from streamsan.record.cuda._dispatch import PASSED_OVER
+from tests.unit.cuda_world import World
 
 _RANDOM_STATE = re.compile(r"aten::clone .*\(5056,")
 """The copy of the host's random state that torch.compile makes with all modes switched off."""
@@ -46,6 +49,47 @@ def test_both_ways_record_the_same(cache: str) -> None:
     found = [line for line in recorded(cache, "dispatch") if not _RANDOM_STATE.search(line)]
     assert len(found) > 200
     assert found == expected
+
+
+def test_the_core_is_shown_the_same_in_descriptions(cache: str) -> None:
+    expected = recorded(cache, "mode", "device")
+    found = [
+        line for line in recorded(cache, "dispatch", "device") if not _RANDOM_STATE.search(line)
+    ]
+    assert len(found) > 200
+    assert found == expected
+
+
+def test_what_is_described_is_the_same_in_bytes(cache: str) -> None:
+    assert recorded(cache, "dispatch", "device", "packed") == recorded(cache, "dispatch", "device")
+
+
+@pytest.mark.parametrize("way", ["mode", "dispatch"])
+@pytest.mark.parametrize("memory", ["device", "pinned"])
+def test_an_interrupt_while_a_record_is_handed_on_is_the_programs(
+    cache: str, way: str, memory: str
+) -> None:
+    found = recorded(cache, way, memory, "interrupted")
+    assert found[0] == "interrupted 2.0"
+    assert not [line for line in found if line.startswith("Note")]
+
+
+def test_the_gpu_trace_shows_memory_to_the_core_and_to_others(cache: str) -> None:
+    alone, beside = recorded(cache, "dispatch", "device", "trace")
+    assert alone == "[4096] [('event', 7)]"
+    assert beside == "[8192] [('event', 7), ('gone', 4096), ('born', 8192)]"
+
+
+def test_what_the_dispatcher_is_told_to_pass_over_touches_no_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    routes = World(monkeypatch).recorder.routes
+    for name in PASSED_OVER:
+        packet, _, overload = name.partition(".")
+        _, reported, handler, _ = routes.find(
+            getattr(getattr(torch.ops.aten, packet), overload or "default")
+        )
+        assert (reported, handler) == (None, None), name
 
 
 def test_operators_are_seen_where_the_program_has_switched_off_modes(cache: str) -> None:

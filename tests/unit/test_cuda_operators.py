@@ -165,6 +165,9 @@ def readings(world: World) -> None:
     world.kept += [x.sum(), x.nonzero(), x[x > 0]]
     assert world.kept[1].item() == 6
     x.resize_(3)
+    torch.ops.inductor._reinterpret_tensor(x, [2], [1], 0)  # views of generated code
+    torch.ops.inductor._alloc_from_pool(x, 4, torch.float32, [1], [1])
+    assert torch.ops.prim.device.default(x).type == "cpu"  # the dispatcher does not know it
 
 
 def failures(world: World) -> None:

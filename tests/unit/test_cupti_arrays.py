@@ -8,7 +8,7 @@ import pytest
 
 from streamsan.model.extent import Extent
 from streamsan.record.cupti._arrays import Array, arguments, from_buffer, from_pointers
-from streamsan.record.cupti._kernels import plain_name
+from streamsan.record.cupti._kernels import constant_pointers, plain_name
 from streamsan.record.cupti._touched import array_extent
 
 A, B = 0x7FA557A20400, 0x7FA557A21400
@@ -89,3 +89,19 @@ def test_parameters_by_pointers_and_in_a_buffer() -> None:
 )
 def test_names_without_parameters(symbol: str, name: str) -> None:
     assert plain_name(symbol) == name
+
+
+@pytest.mark.parametrize(
+    ("symbol", "constant"),
+    [
+        ("_Z5scalePKfPfi", {0}),
+        ("_Z3fooIfEvPT_PKS0_RKi", {1}),
+        ("_ZN2at4copyILi512EEEvPKfPVKfPf", {0, 1}),
+        ("_Z4pairPKSt4pairIPKfPfES3_", {0}),
+        ("_Z5emptyv", set()),
+        ("triton_poi_fused_add_0", set()),
+        ("_Znot a name", set()),
+    ],
+)
+def test_pointers_to_constants_stand_in_a_kernel_s_name(symbol: str, constant: set[int]) -> None:
+    assert constant_pointers(symbol) == constant

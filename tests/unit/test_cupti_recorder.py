@@ -39,6 +39,17 @@ def test_a_pointer_is_a_guess_about_its_whole_block(world: World) -> None:
     assert operation.accesses == (r.Access(0, A, 4096, (), (), 3, "parameter 0", GUESS),)
 
 
+def test_through_a_pointer_to_constants_a_kernel_only_reads(world: World) -> None:
+    for address in (A, B):
+        block(world, address, 4096)
+    world.launch("_Z3addPKfPf", [words(A), words(B)])
+    (operation,) = world.of(r.Operation)
+    assert [(a.address, a.mode, a.confidence) for a in operation.accesses] == [
+        (A, 1, GUESS),
+        (B, 3, GUESS),
+    ]
+
+
 def test_pointers_in_a_structure_are_seen(world: World) -> None:
     block(world, A, 4096)
     block(world, B, 4096)

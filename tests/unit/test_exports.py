@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -39,7 +40,8 @@ class World:
 
     def copy(self, kind: int, start: int = 0, end: int = 256, captured: bool = False) -> None:
         mode = r.Mode.READ if kind == UP else r.Mode.WRITE
-        accesses = (self.access(start, end, mode),)
+        device = r.Access(0, 1 << 40, end - start, (), (), int(r.Mode.READ_WRITE), "other")
+        accesses = (self.access(start, end, mode), device)
         self.observer.operation(
             int(r.OpKind.COPY), "aten::copy_", STREAM, accesses, copy=kind, captured=captured
         )
@@ -133,11 +135,73 @@ def test_memory_that_the_device_writes_is_not_compared(world: World) -> None:
     world.copy(UP, 0, 64)
     world.copy(DOWN, 32, 96)
     array[40] = 1  # the download, for all we know
+    world.copy(UP, 64, 128)
+    array[70] = 1
+    world.wait()
+    assert world.accesses() == []
+
+
+def test_memory_is_compared_again_once_a_wait_has_covered_the_download(world: World) -> None:
+    array = world.lend()
+    world.copy(DOWN, 32, 96)
+    world.wait(STREAM + 1)
+    world.copy(UP, 64, 128)
+    array[70] = 1
+    world.wait()
+    assert world.accesses() == []
+    world.copy(UP, 64, 128)
+    array[71] = 1
+    world.wait()
+    assert world.accesses() == [(WRITE, 71, 72)]
+
+
+def test_a_wait_for_another_device_covers_no_download(world: World) -> None:
+    array = world.lend()
+    world.copy(DOWN)
+    world.observer.emit(r.DeviceSync(1, world.observer.thread(), r.NONE))
+    world.copy(UP)
+    array[3] = 1  # the download, for all we know
+    world.wait()
+    assert world.accesses() == []
+    world.observer.emit(r.DeviceSync(0, world.observer.thread(), r.NONE))
+    world.copy(UP)
+    array[3] = 2
+    world.wait()
+    assert world.accesses() == [(WRITE, 3, 4)]
+
+
+def test_a_captured_download_may_come_at_any_time(world: World) -> None:
+    array = world.lend()
+    world.copy(DOWN, 32, 96, captured=True)
     world.wait()
     world.copy(UP, 64, 128)
     array[70] = 1
     world.wait()
     assert world.accesses() == []
+
+
+def test_where_numpy_is_listened_to_the_end_of_an_unused_array_is_a_guess(world: World) -> None:
+    world.exports.sees_uses = True
+    used, unused = world.lend(0, 16), world.lend(64, 80)
+    thread = world.observer.thread()
+    world.observer.operation(
+        int(r.OpKind.HOST), "numpy.add", thread, (world.access(8, 16, r.Mode.READ),)
+    )
+    del used, unused
+    ends = [x for x in world.seen if isinstance(x, r.Operation) and x.name == "Tensor.numpy"]
+    assert world.accesses() == [(READ, 64, 80)]
+    assert ends[0].accesses[0].confidence == r.Confidence.POSSIBLE
+
+
+def test_a_guessed_write_leaves_the_comparison_to_tell(world: World) -> None:
+    array = world.lend()
+    world.copy(UP)
+    array[9] = 1
+    thread = world.observer.thread()
+    guess = msgspec.structs.replace(world.access(0, 16, r.Mode.WRITE), confidence=0)
+    world.observer.operation(int(r.OpKind.HOST), "numpy.ndarray.put", thread, (guess,))
+    world.wait()
+    assert world.accesses() == [(WRITE, 9, 10)]
 
 
 def test_what_an_operator_of_the_host_writes_is_told_by_the_operator(world: World) -> None:

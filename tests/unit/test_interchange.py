@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import pickle
 import sys
 from importlib.machinery import ExtensionFileLoader, ModuleSpec
 from pathlib import Path
@@ -15,9 +16,10 @@ import torch
 from streamsan.model import records as r
 from streamsan.record import _interchange
 from streamsan.record._accounted import ACCOUNTED
-from streamsan.record._extensions import after_extension
+from streamsan.record._extensions import after_extension, after_script
 from streamsan.record._interchange import Events, native, watch_driver
 from streamsan.record._interchange_modes import declare, declare_raw, declared_outputs, given_array
+from streamsan.record.cupti import _library
 from streamsan.record.cupti._arrays import Array
 from tests.unit.cupti_world import World
 
@@ -234,10 +236,31 @@ def test_who_loads_cuda_itself_is_noticed(name: str) -> None:
     assert found == [name]
 
 
+@pytest.mark.usefixtures("unpatched")
+def test_cupti_is_no_extension_of_the_programs(
+    library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To be told of it in the midst of starting the driver's recorder would wait for ever."""
+    found: list[str] = []
+    after_extension(found.append)
+    monkeypatch.setattr(_library, "_candidates", lambda: [str(library)])
+    _library.library.cache_clear()
+    with pytest.raises(TypeError, match="not callable"):  # ctypes has not loaded this one
+        _library.library()
+    assert found == []
+    ctypes.CDLL(str(library))
+    assert found == [str(library)]
+
+
 def test_off_says_what_is_not_seen(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    scripted: list[Any] = []
     monkeypatch.setattr(_interchange, "DriverRecorder", lambda _: world.driver)
+    monkeypatch.setattr(_interchange, "after_script", scripted.append)
     assert "--driver on" in watch_driver(world.recorder, "off")()
     assert "cupy" not in sys.modules
+    (work,) = scripted
+    work(object)
+    assert ["TorchScript" in note.text for note in world.of(r.Note)] == [True]
 
 
 @pytest.mark.usefixtures("unpatched")
@@ -245,6 +268,7 @@ def test_auto_waits_for_a_library(world: World, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(_interchange, "DriverRecorder", lambda _: world.driver)
     monkeypatch.setattr(_interchange, "watch_profiler", lambda _: None)
     monkeypatch.setattr(_interchange, "account_for", lambda *_: None)
+    monkeypatch.setattr(_interchange, "after_script", lambda _: None)
     hooks: dict[str, Any] = {}
     queued: list[Any] = []
     monkeypatch.setattr(torch.cuda, "_lazy_call", queued.append)
@@ -269,3 +293,38 @@ def test_on_starts_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(torch.cuda, "_lazy_call", lambda call: call())
     watch_driver(world.recorder, "on")
     assert world.cupti.log == ["on"]
+
+
+@pytest.mark.parametrize("hook", [declare, declare_raw])
+def test_kernel_objects_are_pickled_as_ever(hook: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    raw, cupy = ModuleType("cupy_core_raw"), ModuleType("cupy")
+    monkeypatch.setitem(sys.modules, raw.__name__, raw)
+    kind = type("RawKernel", (), {"__module__": raw.__name__})
+    raw.RawKernel = cupy.RawKernel = kind  # type: ignore[attr-defined]
+    before = pickle.dumps(kind())
+    hook(cupy, "RawKernel")
+    made = cupy.RawKernel()
+    assert pickle.dumps(made) == before
+    assert isinstance(pickle.loads(before), kind)
+    assert type(pickle.loads(before)) is type(made)
+
+
+def test_torchscript_is_noticed_where_it_can_fuse_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    class ScriptFunction:
+        """Shaped like torch's."""
+
+        def __call__(self, x: int, *, factor: int = 2) -> int:
+            return factor * x
+
+    fuses = False
+    monkeypatch.setattr(torch._C, "ScriptFunction", ScriptFunction)
+    monkeypatch.setattr(torch._C, "ScriptMethod", type("ScriptMethod", (ScriptFunction,), {}))
+    monkeypatch.setattr(torch._C, "_jit_can_fuse_on_gpu", lambda: fuses)
+    found: list[Any] = []
+    after_script(found.append)
+    function, method = (getattr(torch._C, name) for name in ("ScriptFunction", "ScriptMethod"))
+    assert function()(3) == 6
+    assert found == []
+    fuses = True
+    assert [method()(3, factor=5) for _ in range(2)] == [15, 15]
+    assert found == [method]

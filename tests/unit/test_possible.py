@@ -46,6 +46,17 @@ def test_a_guess_makes_a_possible_race_only() -> None:
     assert "what smooth does with a pointer among its parameters is not known" in race.missing_edge
 
 
+def test_a_guess_at_what_the_host_uses_says_so() -> None:
+    t = Trace()
+    landing = r.Access(r.HOST, 0, 64, (), (), int(r.Mode.WRITE), "self")
+    t.op(t.stream("side"), touched=[landing], copy=int(r.CopyKind.DEVICE_TO_HOST))
+    used = r.Access(r.HOST, 0, 64, (), (), int(r.Mode.READ), "self", int(r.Confidence.POSSIBLE))
+    t.host(touched=[used], name="Tensor.numpy")
+    (race,) = t.report().possible
+    text = "which of these bytes were used through Tensor.numpy, if any, is not known"
+    assert text in race.missing_edge
+
+
 @pytest.mark.parametrize(
     ("names", "kind"),
     [

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import traceback
 import weakref
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -13,7 +15,7 @@ from streamsan.model import records as r
 from streamsan.record._observer import Observer
 from streamsan.record.cuda._mode import CudaMode
 from streamsan.record.cuda._recorder import CudaRecorder
-from streamsan.tracebacks import hide_our_frames
+from streamsan.tracebacks import hide_our_frames, is_from_a_signal
 
 
 @pytest.fixture
@@ -70,3 +72,42 @@ def test_frames_of_the_program_stay() -> None:
     before = traceback.extract_tb(caught.value.__traceback__)
     hide_our_frames(caught.value)
     assert traceback.extract_tb(caught.value.__traceback__) == before
+
+
+class Handlers:
+    """Handlers of a signal, of all sorts."""
+
+    def method(self, *_: object) -> None:
+        raise TimeoutError
+
+    def __call__(self, *_: object) -> None:
+        raise TimeoutError
+
+
+def plain(*_: object) -> None:
+    raise TimeoutError
+
+
+@pytest.mark.parametrize("handler", [plain, Handlers().method, Handlers()])
+def test_what_a_handler_of_a_signal_raises_is_no_error_of_ours(
+    handler: Callable[..., None],
+) -> None:
+    seen: list[r.AnyRecord] = []
+    observer = Observer()
+    observer.begin(seen.append, r.Header("cuda", {}, (), {}), ())
+    before = signal.signal(signal.SIGUSR1, handler)
+
+    def interrupted() -> None:
+        signal.raise_signal(signal.SIGUSR1)
+
+    try:
+        with pytest.raises(TimeoutError) as raised:
+            interrupted()
+        assert is_from_a_signal(raised.value)
+        with pytest.raises(TimeoutError):
+            observer.internal_error(raised.value)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert not is_from_a_signal(raised.value)  # no handler any longer
+    observer.internal_error(raised.value)
+    assert [type(record) for record in seen if isinstance(record, r.Note)] == [r.Note]

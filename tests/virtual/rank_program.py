@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -185,12 +186,36 @@ def batch_norms(rank: int, ranks: int) -> None:
         close([b.cpu() for b in together.buffers()], list(alone.buffers()))
 
 
+def backends(rank: int, ranks: int) -> None:
+    """Calls on the group's backend object, and on one made by hand, in short forms and long."""
+    public: Any = dist
+    store = public.PrefixStore("by hand", public.distributed_c10d._get_default_store())
+    hand = public.ProcessGroupNCCL(store, rank, ranks)
+    for backend in (public.group.WORLD._get_backend(torch.device("cuda")), hand):
+        mine = value(rank)
+        backend.allreduce(mine, op=dist.ReduceOp.SUM).wait()
+        check(mine, total_of(ranks), "allreduce")
+        mine = value(rank)
+        backend.broadcast(mine, root=1).wait()
+        check(mine, value(1), "broadcast")
+        parts = [torch.empty(6, device="cuda") for _ in range(ranks)]
+        backend.allgather(parts, value(rank)).wait()
+        check(torch.stack(parts), torch.stack([value(r) for r in range(ranks)]), "allgather")
+        backend.scatter(mine, [value(r) for r in range(ranks)] if rank == 0 else [], 0).wait()
+        check(mine, value(rank), "scatter")
+        backend._start_coalescing()
+        backend.send([value(rank)], (rank + 1) % ranks, 0)
+        backend.recv([mine], (rank - 1) % ranks, 0)
+        backend._end_coalescing().wait()
+        check(mine, value((rank - 1) % ranks), "messages")
+
+
 def main() -> None:
     """Run all of them."""
     dist.init_process_group("nccl", timeout=timedelta(seconds=60))
     rank, ranks = dist.get_rank(), dist.get_world_size()
     torch.cuda.set_device(rank)
-    for part in (reductions, exchanges, messages, orders, threads, batch_norms):
+    for part in (reductions, exchanges, messages, orders, threads, batch_norms, backends):
         part(rank, ranks)
     work = dist.all_reduce(value(rank), async_op=True)
     mean = work.get_future().then(lambda future: future.value()[0] / ranks)

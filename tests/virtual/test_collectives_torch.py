@@ -33,6 +33,76 @@ def test_backend_answers_as_nccl(programs: Programs) -> None:
     assert (done.status, done.errors) == (0, [])
 
 
+@pytest.mark.parametrize(
+    "group",
+    [
+        "dist.group.WORLD",
+        "dist.group.WORLD._get_backend(torch.device('cuda'))",
+        "dist.ProcessGroupNCCL(dist.HashStore(), 0, 1)",
+    ],
+)
+def test_methods_in_all_forms(programs: Programs, group: str) -> None:
+    done = programs.run(
+        program(
+            f"group = {group}",
+            "total, native = dist.ReduceOp.SUM, torch._C._distributed_c10d",
+            "def t(): return torch.ones(4, device='cuda')",
+            "def given(): return torch.full((4,), 2.0, device='cuda')",
+            "x = t()",
+            "for work in (",
+            "    group.allreduce([x]), group.allreduce(x), group.allreduce(x, total),",
+            "    group.allreduce(tensor=x, op=total), group.allreduce([x], op=total),",
+            "    group.allreduce([x], dist.AllreduceOptions()), group.broadcast([x]),",
+            "    group.broadcast(x, 0), group.broadcast(tensor=x, root=0),",
+            "    group.reduce(x, 0), group.reduce(x, root=0, op=total), group.barrier(),",
+            "):",
+            "    work.wait()",
+            "print(x.tolist())",
+            "for call in (",
+            "    lambda x: group.allgather([[x]], [given()]),",
+            "    lambda x: group.allgather([x], given()),",
+            "    lambda x: group.allgather([x], input_tensor=given()),",
+            "    lambda x: group._allgather_base(x, input=given()),",
+            "    lambda x: group.gather([x], given(), 0),",
+            "    lambda x: group.gather([[x]], [given()], native.GatherOptions()),",
+            "    lambda x: group.scatter(x, [given()], 0),",
+            "    lambda x: group.scatter(output_tensor=x, input_tensors=[given()], root=0),",
+            "    lambda x: group.reduce_scatter(x, [given()], total),",
+            "    lambda x: group._reduce_scatter_base(x, given()),",
+            "    lambda x: group.alltoall_base(",
+            "        output=x, input=given(), output_split_sizes=[4], input_split_sizes=[4]),",
+            "):",
+            "    x = t()",
+            "    call(x).wait()",
+            "    assert x.tolist() == [2.0] * 4",
+            "try:",
+            "    group.allreduce()",
+            "except TypeError as error:",
+            "    print(error)",
+        ),
+        options=("--schedule", "late"),
+    )
+    refused = "allreduce(): incompatible function arguments"
+    assert done.stdout.splitlines() == ["[1.0, 1.0, 1.0, 1.0]", refused]
+    assert (done.status, done.lines, done.errors) == (0, [], [])
+
+
+def test_coalesced_region_of_a_backend(programs: Programs) -> None:
+    done = programs.run(
+        program(
+            "backend = dist.group.WORLD._get_backend(torch.device('cuda'))",
+            "x = torch.ones(64, device='cuda')",
+            "backend._start_coalescing()",
+            "backend.allreduce([x])",
+            "work = backend._end_coalescing()",
+            "y = x + 1",
+            "work.wait()",
+            "z = x + 2",
+        )
+    )
+    assert done.lines == [(7, 8)]
+
+
 @pytest.mark.parametrize("wait", ["work.wait()", "work.synchronize()", "future.wait()"])
 def test_n2_wait_orders_the_stream_that_is_current_then(programs: Programs, wait: str) -> None:
     lines = (

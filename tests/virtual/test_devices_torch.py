@@ -124,7 +124,15 @@ def test_comm_copies_among_devices() -> None:
     import torch.cuda.comm as comm
 
     ones = torch.ones(4, device="cuda:0")
-    assert [t.device.index for t in comm.broadcast(ones, [0, 1])] == [0, 1]
+    same, copy = comm.broadcast(ones, [0, 1])
+    assert same is ones
+    assert (copy.device.index, copy.tolist()) == (1, [1.0] * 4)
+    copies = comm.broadcast_coalesced([ones, ones + 1], [0, 1])
+    assert [[t.tolist()[0] for t in tensors] for tensors in copies] == [[1.0, 2.0]] * 2
+    assert [t.device.index for t in copies[1]] == [1, 1]
+    comm.broadcast(ones + 2, out=[copy])
+    assert copy.tolist() == [3.0] * 4
+    assert comm.broadcast(torch.ones(2), [0, 1])[1].tolist() == [1.0, 1.0]
     parts = comm.scatter(torch.arange(5.0, device="cuda:0"), [0, 1], [2, 3])
     assert [part.tolist() for part in parts] == [[0, 1], [2, 3, 4]]
     assert comm.gather(parts, 0, 1).tolist() == [0, 1, 2, 3, 4]

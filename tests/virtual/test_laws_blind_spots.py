@@ -11,8 +11,8 @@ from tests.virtual.programs import Programs
 
 HEAD = "import os, sys\nimport torch\nx = torch.ones(3, device='cuda')\n"
 ALWAYS = (
-    "reads and writes of host memory other than pinned memory, and reads of pinned memory through"
-    " arrays and buffers while they live"
+    "reads and writes of host memory other than pinned memory, and reads of pinned memory by"
+    " code that has nothing but its address"
 )
 
 FORGOTTEN = (

@@ -210,6 +210,22 @@ def test_a_resized_storage_has_other_memory_and_frees_it() -> None:
     assert torch.cuda.memory_allocated() == before - 512
 
 
+@on_virtual_gpu("late", "program")
+def test_a_compiled_graph_resizes_storages_by_an_operator() -> None:
+    ops = torch.ops.inductor
+    x = torch.arange(4.0, device="cuda")
+    before = torch.cuda.memory_allocated()
+    ops.resize_storage_bytes_(x, 4 * MIB)
+    assert torch.cuda.memory_allocated() == before + 4 * MIB - 512
+    assert ops._reinterpret_tensor(x, [2], [2], 1).tolist() == [1, 3]
+    assert ops._alloc_from_pool(x, 8, torch.float32, [2], [1]).tolist() == [2, 3]
+    ops.resize_storage_bytes_(x, 0)
+    assert torch.cuda.memory_allocated() == before - 512
+    host = torch.arange(4.0)
+    ops.resize_storage_bytes_(host, 32)
+    assert host.untyped_storage().nbytes() == 32
+
+
 @on_virtual_gpu("late")
 def test_a_pinned_block_returns_when_the_copies_from_it_are_done() -> None:
     source = torch.ones(1024).pin_memory()

@@ -58,6 +58,7 @@ class Accesses(Protocol):
 Work: Any = (_compiled or _portable).Work
 Born: Any = (_compiled or _portable).Born
 Then: Any = (_compiled or _portable).Then
+Packed: Any = (_compiled or _portable).Packed
 Outlet: Any = _portable.Outlet
 
 if _compiled is not None:
@@ -80,6 +81,16 @@ if _compiled is not None:
 def compiled() -> bool:
     """Whether the compiled parts are there."""
     return _compiled is not None
+
+
+def bridge() -> Any:
+    """What the part inside of torch's dispatcher calls (``compiled/bridge.h``), or None."""
+    return None if _compiled is None else _compiled.bridge
+
+
+def arrays() -> Any:
+    """What listens to functions of NumPy (``compiled/arrays.h``), or None."""
+    return _compiled
 
 
 def stacks(define: Callable[[FrameType | None], int]) -> Stacks:
@@ -154,7 +165,6 @@ class Parts:
     thread: Callable[[], int]
     error: Callable[[BaseException], None]
     node: Callable[[], Any]
-    running: Callable[[], tuple[str, int]]
     device: Callable[[], int]
     raw_stream: Callable[[int], int]
     grad: Callable[[], bool]
@@ -183,15 +193,20 @@ def recording(parts: Parts) -> Any:
 class Operator:
     """An operator as the compiled core runs and reports it: see `Computation` and `Copy`.
 
-    `kind`, `name` and `copy` are those of the operation; `copies`, how many tensors are the
-    arguments of a copy. What is rare is left to methods of `reported`.
+    `updating` are the places of a call that updates statistics, which the argument at `training`
+    tells. `kind`, `name` and `copy` are those of the operation; `result` is what the report calls
+    its results; `copies`, how many tensors are the arguments of a copy. What is rare is left to
+    methods of `reported`.
     """
 
     reported: Any
     places: list[_portable.Place]
+    updating: list[_portable.Place]
+    training: _portable.Place | None
     kind: int
     name: str
     copy: int
+    result: str
     fresh: bool
     shares: bool
     synchronizes: bool

@@ -1,4 +1,4 @@
-"""Extensions that launch kernels by themselves: noticed when they are loaded.
+"""Code that launches kernels by itself: extensions, noticed when they are loaded, and TorchScript.
 
 Those that register their operators with torch's dispatcher (``torch.ops.load_library``) do not
 count: their kernels run inside of operators. What counts is an extension module, or a library
@@ -18,11 +18,15 @@ from typing import Any
 import torch
 
 from streamsan.record._accounted import is_accounted
+from streamsan.record._native_code import supported
 
 _LAUNCHES = (b"cudaLaunchKernel", b"cuLaunchKernel")
 _CUDA = ("libcuda.so", "libcudart.so")
 _KNOWN = ("__triton_launcher", "cuda_utils", "triton.", "torch.", "torchvision.", "torchaudio.")
 """Modules whose launches other parts of the recorder tell, or that are made of operators."""
+
+GENERATED = ".inductor_entry_cpp"
+"""How the names of the modules end that Inductor's C++ wrapper makes, which are listened to."""
 
 
 def after_extension(work: Callable[[Any], None]) -> None:
@@ -43,7 +47,7 @@ def after_extension(work: Callable[[Any], None]) -> None:
     @functools.wraps(create)
     def create_module(self: ExtensionFileLoader, spec: Any) -> Any:
         module = create(self, spec)
-        if not (found or spec.name.startswith(_KNOWN)) and launches(self.path):
+        if not (found or _is_told(spec.name)) and launches(self.path):
             notice(self.path)
         return module
 
@@ -56,6 +60,34 @@ def after_extension(work: Callable[[Any], None]) -> None:
 
     ExtensionFileLoader.create_module = create_module  # type: ignore[method-assign]
     ctypes.CDLL.__init__ = init  # type: ignore[method-assign]
+
+
+def after_script(work: Callable[[Any], None]) -> None:
+    """Call `work` with the kind of the first function of TorchScript that is called, before it is.
+
+    Its compiler fuses operators into kernels that it launches by itself. `work` must not raise.
+    """
+    waiting = [work]
+
+    def watch(kind: Any) -> None:
+        call = kind.__call__
+
+        @functools.wraps(call)
+        def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if waiting and torch._C._jit_can_fuse_on_gpu():
+                waiting.clear()
+                work(kind)
+            return call(self, *args, **kwargs)
+
+        kind.__call__ = run
+
+    for kind in (torch._C.ScriptFunction, torch._C.ScriptMethod):
+        watch(kind)
+
+
+def _is_told(module: str) -> bool:
+    """Whether the launches of a module are told elsewhere."""
+    return module.startswith(_KNOWN) or (module.endswith(GENERATED) and supported())
 
 
 def _is_cuda(name: Any) -> bool:

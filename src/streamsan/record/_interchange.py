@@ -13,7 +13,7 @@ import torch
 
 from streamsan.model import records as r
 from streamsan.record._accounted import account_for
-from streamsan.record._extensions import after_extension
+from streamsan.record._extensions import after_extension, after_script
 from streamsan.record._interchange_modes import declare, declare_raw
 from streamsan.record.cuda._methods import listen
 from streamsan.record.cupti._recorder import DriverRecorder, watch_profiler
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 LIBRARIES = ("cupy", "numba.cuda", "jax", "pycuda.driver", "cuda.bindings.driver", "cuda.core")
 """Modules whose import tells that a program has kernels that torch's dispatcher does not show."""
 
+_SCRIPT = "kernels that TorchScript fuses operators into, and launches by itself"
+
 
 def watch_driver(recorder: CudaRecorder, when: str) -> Callable[[], str]:
     """Watch the driver: ``on``, ``off``, or ``auto``, once there is something to see: one of
@@ -32,6 +34,8 @@ def watch_driver(recorder: CudaRecorder, when: str) -> Callable[[], str]:
     recording what was not seen.
     """
     driver = DriverRecorder(recorder)
+    if when != "on":
+        after_script(lambda _: recorder.observer.note_once("blind-spot", _SCRIPT))
     if when == "off":
         return driver.remark
     events = Events(recorder, driver.noted.told)
@@ -128,10 +132,12 @@ class Events:
     def of_driver(self, module: Any) -> None:
         """The driver's own functions in Python."""
         self._bindings(module, "cuEvent")
+        self._listen(module, "cuGreenCtxCreate", lambda *_: self._streams.divide())
 
     def of_runtime(self, module: Any) -> None:
         """Those of CUDA's runtime."""
         self._bindings(module, "cudaEvent")
+        self._listen(module, "cudaGreenCtxCreate", lambda *_: self._streams.divide())
 
     def _bindings(self, module: Any, prefix: str) -> None:
         """Each function returns its status first: 0, or an error that means nothing was done."""

@@ -83,7 +83,7 @@ def declare(module: Any, name: str) -> None:
                 _running.outputs = None
 
     _pass_for(Kernel, original)
-    setattr(module, name, Kernel)
+    _replace(module, name, original, Kernel)
 
 
 def declare_raw(module: Any, name: str) -> None:
@@ -101,7 +101,15 @@ def declare_raw(module: Any, name: str) -> None:
                 del _running.arrays
 
     _pass_for(Kernel, original)
-    setattr(module, name, Kernel)
+    _replace(module, name, original, Kernel)
+
+
+def _replace(module: Any, name: str, original: type, kind: type) -> None:
+    """Put a class in the place of another one, also where pickled objects say that it is made."""
+    setattr(module, name, kind)
+    home = sys.modules.get(original.__module__)
+    if getattr(home, original.__name__, None) is original:
+        setattr(home, original.__name__, kind)
 
 
 def _pass_for(kind: Any, original: type) -> None:

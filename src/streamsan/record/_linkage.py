@@ -13,6 +13,7 @@ import mmap
 import os
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 _LINK_MAP = 2  # of dlinfo
 _STRINGS, _SYMBOLS, _RELOCATIONS, _RELOCATIONS_SIZE, _CALLS, _CALLS_SIZE = 5, 6, 7, 8, 23, 2
@@ -24,22 +25,46 @@ def slots(path: str, function: str) -> list[int]:
 
     Empty where it is not loaded, or calls no such function.
     """
+    return [place for name, place in _all_slots(path) if name == function]
+
+
+def called(path: str) -> set[str]:
+    """The functions that the library at `path` calls in others; none where it is not loaded."""
+    return {name for name, _ in _all_slots(path)}
+
+
+@contextmanager
+def loaded(path: str) -> Iterator[ctypes.CDLL | None]:
+    """The library at `path` if the process has loaded it, which it is kept for here and no longer.
+
+    ctypes never gives up a library that it was asked for.
+    """
     try:
         library = ctypes.CDLL(path, mode=os.RTLD_NOW | os.RTLD_NOLOAD)
     except OSError:
-        return []
-    base, entries = _dynamic(library)
-    strings, symbols = entries[_STRINGS], entries[_SYMBOLS]
-    wanted = function.encode()
+        yield None
+        return
+    try:
+        yield library
+    finally:
+        ctypes.CDLL(None).dlclose(ctypes.c_void_p(library._handle))
+
+
+def _all_slots(path: str) -> list[tuple[str, int]]:
+    """All slots of a library: the names of what they are for, and their addresses."""
     found = []
-    for table, size in ((_CALLS, _CALLS_SIZE), (_RELOCATIONS, _RELOCATIONS_SIZE)):
-        content = ctypes.string_at(entries.get(table, 0), entries.get(size, 0))
-        for offset, info, _ in struct.iter_unpack("<QQq", content):
-            if info & 0xFFFFFFFF in _SLOTS:
-                symbol = symbols + 24 * (info >> 32)
-                name = strings + ctypes.c_uint32.from_address(symbol).value
-                if ctypes.string_at(name) == wanted:
-                    found.append(base + offset)
+    with loaded(path) as library:
+        if library is None:
+            return []
+        base, entries = _dynamic(library)
+        strings, symbols = entries[_STRINGS], entries[_SYMBOLS]
+        for table, size in ((_CALLS, _CALLS_SIZE), (_RELOCATIONS, _RELOCATIONS_SIZE)):
+            content = ctypes.string_at(entries.get(table, 0), entries.get(size, 0))
+            for offset, info, _ in struct.iter_unpack("<QQq", content):
+                if info & 0xFFFFFFFF in _SLOTS:
+                    symbol = symbols + 24 * (info >> 32)
+                    name = strings + ctypes.c_uint32.from_address(symbol).value
+                    found.append((ctypes.string_at(name).decode(errors="replace"), base + offset))
     return found
 
 

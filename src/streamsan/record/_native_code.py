@@ -39,6 +39,10 @@ class CodePage:
         keep_forever(self._code)  # not even the end of the interpreter may unmap it
         self._start = ctypes.addressof(ctypes.c_char.from_buffer(self._code))
 
+    def has_room(self, size: int) -> bool:
+        """Whether code of so many bytes still fits."""
+        return self._code.tell() + size + 16 <= mmap.PAGESIZE
+
     def add(self, code: bytes, addresses: Sequence[int]) -> int:
         """Keep `code`, with `addresses` in the places of ADDRESS, and return where it starts."""
         for address in addresses:

@@ -30,6 +30,7 @@ from streamsan.record._sites import (
     line_text,
     portable,
 )
+from streamsan.tracebacks import is_from_a_signal
 from streamsan.virtual.monitor import Monitor
 from streamsan.virtual.observer import Watcher
 
@@ -161,7 +162,9 @@ class Observer:
             self.internal_error(error)
 
     def internal_error(self, error: BaseException) -> None:
-        """Note an error of ours once."""
+        """Note an error of ours once. One that a signal's handler has raised is the program's."""
+        if is_from_a_signal(error):
+            raise error
         with suppress(Exception), self.monitor:
             text = _describe(error)
             if text in self._errors or len(self._errors) > _ERRORS:

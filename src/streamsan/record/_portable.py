@@ -182,6 +182,59 @@ class Outlet(Monitor):
         self.sequence = sequence
 
 
+class Packed:
+    """A sink that packs records into bytes, for a checker in another process.
+
+    `encode` gives the bytes of one. Where it raises, or gives more than `most`, `otherwise` does,
+    or no bytes for a record to be dropped. `full` is called with each record from the `limit`-th
+    on, until some are removed.
+    """
+
+    def __init__(
+        self,
+        encode: Callable[[AnyRecord], bytes],
+        otherwise: Callable[[AnyRecord], bytes],
+        full: Callable[[], None],
+        most: int,
+        limit: int,
+    ) -> None:
+        self._encode, self._otherwise, self._full = encode, otherwise, full
+        self._most, self._limit = most, limit
+        self._parts: list[bytes] = []
+
+    def _bytes(self, record: AnyRecord) -> bytes:
+        try:
+            raw = self._encode(record)
+        except Exception:
+            return self._otherwise(record)
+        return raw if len(raw) <= self._most else self._otherwise(record)
+
+    def __call__(self, record: AnyRecord) -> None:
+        """Take a record. Raises what `otherwise` and `full` raise."""
+        raw = self._bytes(record)
+        if raw:
+            self._parts.append(raw)
+            if len(self._parts) >= self._limit:
+                self._full()
+
+    def __len__(self) -> int:
+        """How many records there are."""
+        return len(self._parts)
+
+    def whole(self) -> bytes:
+        """All records so far, as one msgpack array."""
+        parts = list(self._parts)
+        return b"\xdd" + len(parts).to_bytes(4, "big") + b"".join(parts)
+
+    def __delitem__(self, first: slice) -> None:
+        """Remove the first records: those that `whole` gave last."""
+        del self._parts[first]
+
+    def clear(self) -> None:
+        """Forget all records."""
+        self._parts.clear()
+
+
 class Then:
     """A call of `call`, and, where `reason` has any elements, of `then`, whose result it gives."""
 

@@ -18,6 +18,7 @@ from streamsan.record._children import watch_children
 from streamsan.record._observer import Observer
 from streamsan.record._threads import Callbacks, HostThreads
 from streamsan.record.cuda._presence import available, device_name
+from streamsan.virtual.memory import PINNED
 from streamsan.virtual.monitor import Monitor
 from streamsan.virtual.schedule import parse
 
@@ -28,9 +29,10 @@ OLDEST = (2, 11)
 """The oldest torch that is known to work."""
 
 _BLIND_SPOT = (
-    "reads and writes of host memory other than pinned memory, and reads of pinned memory through"
-    " arrays and buffers while they live"
+    "reads and writes of host memory other than pinned memory, and reads of pinned memory by code"
+    " that has nothing but its address"
 )
+_ARRAYS = "or through arrays and buffers while they live: StreamSan's compiled core is missing here"
 
 
 def import_torch() -> Any:
@@ -80,6 +82,8 @@ class Installed:
         """torch's allocator on a real GPU, where that is one of ours."""
         self.remark: Callable[[], str] = lambda: ""
         """What the report should say of the schedule, or nothing."""
+        self.blind_spot = _BLIND_SPOT
+        """What every report says."""
 
 
 _installed: Installed | None = None
@@ -175,6 +179,9 @@ def _install(installed: Installed, name: str, options: Options, schedule: Any) -
 
         gpu = Gpu(observer, schedule, options.devices, options.memory, options.allocator)
         shown = face.install(gpu)
+        _see_arrays(
+            installed, shown.host.exports, lambda address: gpu.memory.owner(address) == PINNED
+        )
         installed.enter_thread = face.enter_thread
 
         installed.remark = lambda: gpu.schedule.remark(gpu.streams())
@@ -188,6 +195,8 @@ def _install(installed: Installed, name: str, options: Options, schedule: Any) -
 
         recorder = _cuda.CudaRecorder(observer, installed.arena)
         recorder.install()
+        pinned = recorder.blocks.pinned
+        _see_arrays(installed, recorder.exports, lambda address: pinned.find(address) is not None)
         installed.remark = watch_driver(recorder, options.driver)
         installed.enter_thread = recorder.enter_thread
         leave = recorder.leave
@@ -204,6 +213,16 @@ def _install(installed: Installed, name: str, options: Options, schedule: Any) -
     ).install()
     watch_children(observer, used=lambda: observer.used)
     os.register_at_fork(after_in_child=lambda: _forked(installed))
+
+
+def _see_arrays(installed: Installed, exports: Any, is_pinned: Callable[[int], bool]) -> None:
+    """Have it told what NumPy and files do with pinned memory, where that can be."""
+    from streamsan.record.arrays import listen_to_arrays
+    from streamsan.record.arrays._files import listen_to_files
+
+    listen_to_files(installed.observer, is_pinned)
+    if not listen_to_arrays(installed.observer, exports, is_pinned):
+        installed.blind_spot = f"{_BLIND_SPOT}, {_ARRAYS}"
 
 
 def _forked(installed: Installed) -> None:
@@ -260,7 +279,7 @@ class TorchRecorder:
             _engine().reset()
             if remark:
                 observer.note("blind-spot", remark)
-            observer.note("blind-spot", _BLIND_SPOT)
+            observer.note("blind-spot", self._installed.blind_spot)
             observer.end(status)
         except Exception as error:
             observer.internal_error(error)

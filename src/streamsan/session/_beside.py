@@ -1,7 +1,7 @@
 """Checking beside the program: records go to a process of their own, which checks them there.
 
-What is left in the program is to encode its records, a batch at a time. A program that is faster
-than its checker waits for it, with the GIL released; nothing grows.
+What is left in the program is to pack its records into bytes, and to send them, a batch at a time.
+A program that is faster than its checker waits for it, with the GIL released; nothing grows.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import _thread
 import os
 import struct
+from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
@@ -16,12 +17,13 @@ import msgspec
 
 from streamsan.model.findings import Report
 from streamsan.model.records import AnyRecord
+from streamsan.record import _core
 from streamsan.report import Sources
 from streamsan.session._guard import Failures, describe, is_foreign, nothing
 from streamsan.session._launch import start_process
 from streamsan.session._link import Kind, Link
 from streamsan.session._process import Answer
-from streamsan.trace import encode
+from streamsan.trace import MAX_RAW, count, encode_one, encode_plain
 
 _BATCH = 1024
 """Records sent at a time: at 70 bytes each they fit into the packets that may be under way."""
@@ -44,8 +46,8 @@ class BesideChecker:
     def __init__(self, trace: Path | None = None, *, force: bool = False) -> None:
         self._process = os.getpid()
         self._failures = Failures()
-        self._pending: list[AnyRecord] = []
-        self._encoding = False
+        self._packed = _core.Packed(encode_plain, self._encoded, self._flush, MAX_RAW, _BATCH)
+        self._handing_over = False
         self._tickets = 0
         self._answers: dict[int, bytes] = {}
         self._final: bytes | None = None
@@ -68,12 +70,11 @@ class BesideChecker:
         """The program's lines that took part."""
         return {(file, line): text for file, line, text in self._ask().sources}
 
-    def feed(self, record: AnyRecord) -> None:
-        """Take the next record of the run."""
-        pending = self._pending
-        pending.append(record)
-        if len(pending) >= _BATCH:
-            self._flush()
+    @property
+    def feed(self) -> Callable[[AnyRecord], None]:
+        """Takes the next record of the run; the recorder's compiled core knows what this is."""
+        feed: Callable[[AnyRecord], None] = self._packed
+        return feed
 
     def report(self) -> Report:
         """What was found so far, with errors of our own in it."""
@@ -126,32 +127,31 @@ class BesideChecker:
 
     def _flush(self) -> None:
         """Send all records so far. A signal's handler that comes here again changes nothing."""
-        pending = self._pending
+        packed = self._packed
         if self._link is None or os.getpid() != self._process:
-            pending.clear()
+            packed.clear()
             return
         try:
-            if pending and not self._encoding:
-                self._encoding = True
+            if len(packed) and not self._handing_over:
+                self._handing_over = True
                 try:
-                    count = len(pending)
-                    self._link.hand_over(self._encoded(pending[:count]), pending, count)
+                    array = packed.whole()
+                    self._link.hand_over(array, packed, count(array))
                 finally:
-                    self._encoding = False
+                    self._handing_over = False
             self._link.flush()
         except Exception as error:
             self._break(error)
 
-    def _encoded(self, records: list[AnyRecord]) -> list[bytes]:
+    def _encoded(self, record: AnyRecord) -> bytes:
+        """The bytes of a record that is out of the common, none where it cannot be sent."""
         try:
-            return list(encode(records))
+            return encode_one(record)
         except Exception as error:
             if is_foreign(error):
                 raise
-            if len(records) == 1:
-                self._failures.add("checking", error)
-                return []
-            return [raw for record in records for raw in self._encoded([record])]
+            self._failures.add("checking", error)
+            return b""
 
     def _break(self, error: Exception) -> None:
         """Give up: the process is gone, or out of reach. What was found is lost with it.

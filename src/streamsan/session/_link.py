@@ -22,8 +22,7 @@ import sys
 import time
 from collections import deque
 from enum import IntEnum
-
-from streamsan.model.records import AnyRecord
+from typing import Protocol
 
 _HEAD = struct.Struct("<BBQI")
 _FIRST, _MORE = 1, 2
@@ -55,6 +54,12 @@ class Kind(IntEnum):
     """An error of ours ended it: its text."""
     ANSWER = 9
     """What the question brought, and the findings."""
+
+
+class Taken(Protocol):
+    """Records of which the first can be removed, without a call of Python code."""
+
+    def __delitem__(self, first: slice, /) -> None: ...
 
 
 Message = tuple[int, bytes]
@@ -90,11 +95,11 @@ class Link:
         self.ended = False
         """Whether nothing more comes from the other side but what has been read."""
 
-    def hand_over(self, arrays: list[bytes], taken: list[AnyRecord], count: int) -> None:
-        """Have `arrays` of records, and remove from `taken` the first `count`, which they hold:
+    def hand_over(self, array: bytes, taken: Taken, count: int) -> None:
+        """Have an `array` of records, and remove from `taken` the first `count`, which it holds:
         both, or neither.
         """
-        parts = [part for raw in arrays for part in _parts(Kind.RECORDS, raw)]
+        parts = _parts(Kind.RECORDS, array)
         # No call from here on: handlers of signals, which may raise, run after calls.
         self._out += parts
         del taken[:count]

@@ -16,13 +16,25 @@ transfer in text mode shows. Frames stand alone: whatever follows a damaged or u
 not read, and everything before it is good. A run that ended properly has an End record last.
 
 `Writer` writes, `read` reads; `encode`, `decode` and `decode_each` do so for the msgpack arrays
-alone, which also go to a checker in another process. A file is locked while it is written: two runs
-cannot share one. Errors are `UsageError` (a path that cannot be written) and `TraceError` (a file
-that cannot be read, or not to its end).
+alone, which also go to a checker in another process; `encode_one` and `encode_plain` for an entry
+of one, whose entries `count` tells. A file is locked while it is written: two runs cannot share
+one. Errors are `UsageError` (a path that cannot be written) and `TraceError` (a file that cannot be
+read, or not to its end).
 """
 
-from streamsan.trace._batches import decode, decode_each, encode
+from streamsan.trace._batches import count, decode, decode_each, encode, encode_one, encode_plain
+from streamsan.trace._format import MAX_RAW
 from streamsan.trace._read import read
 from streamsan.trace._write import Writer
 
-__all__ = ["Writer", "decode", "decode_each", "encode", "read"]
+__all__ = [
+    "MAX_RAW",
+    "Writer",
+    "count",
+    "decode",
+    "decode_each",
+    "encode",
+    "encode_one",
+    "encode_plain",
+    "read",
+]

@@ -5,7 +5,7 @@ Who reads one checks every value, as a trace is a file that nobody vouches for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -27,13 +27,21 @@ def encode(records: Sequence[AnyRecord]) -> Iterator[bytes]:
         yield from encode(records[:middle])
         yield from encode(records[middle:])
     else:
-        text = f"a record of {len(raw):,} bytes, too large for the trace"
-        yield _encode([Note("blind-spot", text)])
+        yield _encode([_too_large(raw)])
+
+
+def encode_one(record: AnyRecord) -> bytes:
+    """A record as an entry of such an array; one that is larger than MAX_RAW becomes a note.
+
+    Raises TypeError for a value that no record may hold.
+    """
+    raw = _encode(record)
+    return raw if len(raw) <= MAX_RAW else _encode(_too_large(raw))
 
 
 def decode(raw: bytes) -> list[AnyRecord]:
     """The records of an array. Raises ValueError (msgspec's errors are some) for a bad one."""
-    if _count(raw) > MAX_RECORDS:
+    if count(raw) > MAX_RECORDS:
         raise ValueError
     return _DECODER.decode(raw)
 
@@ -43,6 +51,10 @@ def decode_each(raw: bytes) -> Iterator[AnyRecord | ValueError]:
     return map(_decode_one, msgspec.msgpack.decode(raw, type=list[msgspec.Raw]))
 
 
+def _too_large(raw: bytes) -> Note:
+    return Note("blind-spot", f"a record of {len(raw):,} bytes, too large for the trace")
+
+
 def _decode_one(raw: msgspec.Raw) -> AnyRecord | ValueError:
     try:
         return msgspec.msgpack.decode(raw, type=AnyRecord)
@@ -50,7 +62,7 @@ def _decode_one(raw: msgspec.Raw) -> AnyRecord | ValueError:
         return error
 
 
-def _encode(records: Sequence[AnyRecord]) -> bytes:
+def _encode(records: Sequence[AnyRecord] | AnyRecord) -> bytes:
     try:
         return _ENCODER.encode(records)
     except UnicodeEncodeError:  # a file's name that is no text
@@ -77,7 +89,7 @@ def _plain(value: object) -> object:
     raise TypeError(f"a record holds a {type(value).__name__}")
 
 
-def _count(raw: bytes) -> int:
+def count(raw: bytes) -> int:
     """How many entries a msgpack array says it has. Raises ValueError where it is none."""
     first = raw[0] if raw else 0
     if 0x90 <= first < 0xA0:
@@ -89,3 +101,8 @@ def _count(raw: bytes) -> int:
 
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=_plain)
 _DECODER = msgspec.msgpack.Decoder(list[AnyRecord])
+
+encode_plain: Callable[[AnyRecord], bytes] = _ENCODER.encode
+"""`encode_one` by the library's own function: it raises for names that are no text, and looks at no
+size.
+"""

@@ -4,8 +4,6 @@
 #include "accesses.h"
 #include "work.h"
 #include <structmember.h>
-#include <stdlib.h>
-#include <string.h>
 
 PyTypeObject *accesses_type;
 
@@ -119,6 +117,17 @@ touch_other(Accesses *self, PyObject *value, int mode, PyObject *argument, PyObj
     return 0;
 }
 
+PyObject *
+new_access(Accesses *self, const Extent *extent, int space, int mode, PyObject *argument)
+{
+    PyObject *fields[7] = {
+        PyLong_FromLong(space), PyLong_FromLongLong(extent->address),
+        PyLong_FromLongLong(extent->run), integers(extent->sizes, extent->outer),
+        integers(extent->strides, extent->outer), PyLong_FromLong(mode), Py_NewRef(argument),
+    };
+    return make_record(self->make, fields, 7);
+}
+
 /* One tensor: append its access, and raise *device to where it lies. */
 static int
 touch_one(Accesses *self, PyObject *value, int mode, PyObject *argument, PyObject *accesses,
@@ -150,7 +159,7 @@ touch_one(Accesses *self, PyObject *value, int mode, PyObject *argument, PyObjec
     if (show(self, value, &described) < 0) {
         return -1;
     }
-    PyObject *made = record_access(self, &extent, index, mode, argument);
+    PyObject *made = new_access(self, &extent, index, mode, argument);
     int status = made == NULL ? -1 : PyList_Append(accesses, made);
     Py_XDECREF(made);
     return status;
@@ -201,7 +210,7 @@ accesses_touch(PyObject *object, PyObject *const *args, Py_ssize_t count)
     return PyLong_FromLong(device);
 }
 
-static PyObject *
+PyObject *
 argument_of(PyObject *args, PyObject *kwargs, PyObject *place, PyObject **name, int *mode)
 {
     long position = PyLong_AsLong(PyTuple_GET_ITEM(place, 0));
@@ -263,7 +272,7 @@ accesses_init(PyObject *object, PyObject *args, PyObject *kwargs)
     Accesses *self = (Accesses *)object;
     PyObject *make, *tensor, *plain, *other, *pinned, *blocks, *seen, *capsule;
     int always, device_type, nowhere;
-    if (self->kept != NULL || kwargs != NULL) {
+    if (self->make != NULL || kwargs != NULL) {
         PyErr_SetString(PyExc_TypeError, "Accesses takes positional arguments, once");
         return -1;
     }
@@ -278,11 +287,6 @@ accesses_init(PyObject *object, PyObject *args, PyObject *kwargs)
     }
     if (exchange->version.major != DLPACK_MAJOR || exchange->describe == NULL) {
         PyErr_SetString(PyExc_ImportError, "this version of DLPack's exchange is not known");
-        return -1;
-    }
-    self->kept = calloc(KEPT, sizeof *self->kept);
-    if (self->kept == NULL) {
-        PyErr_NoMemory();
         return -1;
     }
     self->describe = exchange->describe;
@@ -342,14 +346,9 @@ accesses_dealloc(PyObject *object)
     PyTypeObject *type = Py_TYPE(object);
     PyObject_GC_UnTrack(object);
     accesses_unlink(object);
-    for (int at = 0; self->kept != NULL && at < KEPT; at++) {
-        Py_XDECREF(self->kept[at].record);
-        Py_XDECREF(self->kept[at].argument);
-    }
     for (int at = 0; at < NAMES; at++) {
         Py_XDECREF(self->names[at]);
     }
-    free(self->kept);
     type->tp_free(object);
     Py_DECREF(type);
 }

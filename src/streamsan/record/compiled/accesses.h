@@ -5,18 +5,7 @@
 
 #include "extents.h"
 
-#define KEPT 16384  /* slots for records that may come again; a power of two */
-#define KEPT_DIMS 4 /* outer dimensions of such a record, at most */
-
 enum { NUMBER, STORAGE, POINTER, REQUIRES_GRAD, NAMES };
-
-typedef struct {
-    PyObject *record; /* NULL: the slot is free */
-    PyObject *argument;
-    int space, mode, outer;
-    int64_t address, run;
-    int64_t sizes[KEPT_DIMS], strides[KEPT_DIMS];
-} Kept;
 
 typedef struct {
     PyObject_HEAD
@@ -31,14 +20,13 @@ typedef struct {
     int always_seen;   /* seen() is to be called for each tensor */
     int device_type, nowhere;
     int (*describe)(void *, DLTensor *);
-    Kept *kept;
 } Accesses;
 
 extern PyTypeObject *accesses_type;
 
-/* The record of an access, a new reference: the one made for it before, where that is at hand. */
-PyObject *record_access(Accesses *self, const Extent *extent, int space, int mode,
-                        PyObject *argument);
+/* The record of an access, a new reference; NULL with an exception. */
+PyObject *new_access(Accesses *self, const Extent *extent, int space, int mode,
+                     PyObject *argument);
 
 /* Append to the list `accesses` what a tensor touches, or each of a list or tuple of some, and
  * raise *device to where they lie; anything else has no bytes. `grad`, unless NULL, becomes 1 where
@@ -46,7 +34,12 @@ PyObject *record_access(Accesses *self, const Extent *extent, int space, int mod
 int touch(Accesses *self, PyObject *value, int mode, PyObject *argument, PyObject *accesses,
           int *device, int *grad);
 
-/* The same for the arguments of an operator; `places` are those of a `Plan`. */
+/* The argument of an operator at a place, of a `Plan`; borrowed. NULL where it is left out, or with
+ * an exception. *name and *mode become those of the place. */
+PyObject *argument_of(PyObject *args, PyObject *kwargs, PyObject *place, PyObject **name,
+                      int *mode);
+
+/* The same as `touch` for the arguments of an operator; `places` are those of a `Plan`. */
 int touch_arguments(Accesses *self, PyObject *places, PyObject *args, PyObject *kwargs,
                     PyObject *accesses, int *device, int *grad);
 

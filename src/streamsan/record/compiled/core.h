@@ -9,7 +9,7 @@
 
 extern PyType_Spec streamsan_stacks_spec, streamsan_accesses_spec, streamsan_work_spec,
     streamsan_born_spec, streamsan_outlet_spec, streamsan_recording_spec, streamsan_operator_spec,
-    streamsan_running_spec, streamsan_then_spec;
+    streamsan_running_spec, streamsan_packed_spec, streamsan_then_spec;
 
 extern PyTypeObject *stacks_type;
 

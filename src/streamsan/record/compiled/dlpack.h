@@ -30,7 +30,7 @@ typedef struct {
         uint32_t major, minor;
     } version;
     void *older;
-    void *allocate, *export, *import; /* of tensors that are handed over */
+    void *allocate, *give, *take; /* of tensors that are handed over */
     int (*describe)(void *tensor, DLTensor *out); /* NULL: not supported. -1: Python exception */
     void *current_stream;
 } DLPackExchange;

@@ -2,6 +2,7 @@
  * _cuda_copies.py, to which whatever is rare is left. */
 
 #include "operator.h"
+#include <structmember.h>
 
 PyTypeObject *operator_type;
 
@@ -37,40 +38,35 @@ made(Operator *self, PyObject *result, PyObject *kwargs, PyObject *accesses, int
         *device = owner > *device ? owner : *device;
         return PyErr_Occurred() ? -1 : 0;
     }
-    PyObject *name = PyUnicode_InternFromString("output");
-    int status = name == NULL ? -1 : touch(touching, result, 2, name, accesses, device, NULL);
-    Py_XDECREF(name);
-    return status;
+    return touch(touching, result, 2, self->result, accesses, device, NULL);
 }
 
-/* Report the operation on a stream; 1 if it is a backward node's, 0 if not. */
+/* Report the operation on a stream; the node at work, if there is one, is the one remembered. */
 static int
-emit_operation(Operator *self, Work *work, long stream, PyObject *accesses)
+emit_operation(Operator *self, Work *work, long stream, PyObject *accesses, int backward)
 {
     Recording *recording = self->recording;
     Outlet *outlet = (Outlet *)recording->parts.outlet;
-    PyObject *node = NULL, *forward = NULL;
     long thread, stack;
-    int backward = running(recording, work, &node, &forward);
-    int status = backward < 0 ? -1 : where(recording, work, &thread, &stack);
+    int status = where(recording, work, &thread, &stack);
+    PyObject *node = backward ? Py_NewRef(work->node_name) : PyUnicode_FromStringAndSize(NULL, 0);
+    PyObject *forward = PyLong_FromLong(backward ? work->node_forward : NONE);
     PyObject *timeline = PyLong_FromLong(stream);
-    PyObject *context = status < 0 || timeline == NULL
+    int complete = status == 0 && node != NULL && forward != NULL && timeline != NULL;
+    PyObject *context = !complete
         ? NULL
         : PyObject_CallOneArg(recording->parts.context, timeline);
     PyObject *touched = context == NULL ? NULL : PyList_AsTuple(accesses);
     if (touched != NULL && outlet_enter(outlet) == 0) {
         PyObject *fields[13] = {
-            PyLong_FromLongLong(++outlet->sequence), self->kind, self->name, timeline,
-            PyLong_FromLong(thread), PyLong_FromLong(stack), touched, self->copy, node,
-            forward, context, PyLong_FromLong(NONE), Py_False,
+            PyLong_FromLongLong(++outlet->sequence), Py_NewRef(self->kind), Py_NewRef(self->name),
+            Py_NewRef(timeline), PyLong_FromLong(thread), PyLong_FromLong(stack),
+            Py_NewRef(touched), Py_NewRef(self->copy), Py_NewRef(node), Py_NewRef(forward),
+            Py_NewRef(context), PyLong_FromLong(NONE), Py_NewRef(Py_False),
         };
-        PyObject *record = PyObject_Vectorcall(recording->parts.operation, fields, 13, NULL);
+        PyObject *record = make_record(recording->parts.operation, fields, 13);
         status = record == NULL ? -1 : outlet_hand_on(outlet, record);
         Py_XDECREF(record);
-        Py_XDECREF(fields[0]);
-        Py_XDECREF(fields[4]);
-        Py_XDECREF(fields[5]);
-        Py_XDECREF(fields[11]);
         PyObject *type, *value, *traceback;
         PyErr_Fetch(&type, &value, &traceback);
         if (outlet_leave(outlet) < 0) {
@@ -85,11 +81,11 @@ emit_operation(Operator *self, Work *work, long stream, PyObject *accesses)
     Py_XDECREF(timeline);
     Py_XDECREF(context);
     Py_XDECREF(touched);
-    return status < 0 ? -1 : backward;
+    return status;
 }
 
 /* Whether this is for Python: graphs that are captured, and what custom operators are made of. */
-static int
+int
 is_rare(Operator *self, Work *work)
 {
     return work->body != NULL && work->body != Py_None ? 1 : captures(self->recording);
@@ -123,7 +119,58 @@ report_copy(Operator *self, Work *work, PyObject *result, PyObject *args, PyObje
     if (stream == -1 && PyErr_Occurred()) {
         return -1;
     }
-    return emit_operation(self, work, stream, accesses) < 0 ? -1 : 0;
+    int backward = running(self->recording, work);
+    return backward < 0 ? -1 : emit_operation(self, work, stream, accesses, backward);
+}
+
+/* The host has waited for the stream, where the operator has it do so. */
+static int
+synchronize(Operator *self, long stream)
+{
+    if (!self->synchronizes) {
+        return 0;
+    }
+    PyObject *done = PyObject_CallFunction(self->recording->parts.synchronized, "l", stream);
+    Py_XDECREF(done);
+    return done == NULL ? -1 : 0;
+}
+
+/* Report it with accesses that are packed. */
+static int
+pack(Operator *self, Work *work, long stream, const Began *began)
+{
+    Recording *recording = self->recording;
+    long thread, stack;
+    PyObject *timeline = where(recording, work, &thread, &stack) < 0 ? NULL : PyLong_FromLong(stream);
+    PyObject *context = timeline == NULL
+        ? NULL
+        : PyObject_CallOneArg(recording->parts.context, timeline);
+    OperationFields fields = {
+        .kind = PyLong_AsLong(self->kind),
+        .timeline = stream,
+        .thread = thread,
+        .stack = stack,
+        .copy = PyLong_AsLong(self->copy),
+        .forward = began->backward ? work->node_forward : NONE,
+        .context = context == NULL ? NONE : PyLong_AsLong(context),
+        .name = self->name,
+        .node = began->backward ? work->node_name : NULL,
+        .accesses = work->accesses.data + began->from,
+        .size = work->accesses.used - began->from,
+        .count = began->packed,
+    };
+    Py_XDECREF(timeline);
+    Py_XDECREF(context);
+    return PyErr_Occurred() ? -1 : pack_operation((Outlet *)recording->parts.outlet, &fields);
+}
+
+int
+operator_emit(Operator *self, Work *work, long stream, const Began *began)
+{
+    int status = began->packed
+        ? pack(self, work, stream, began)
+        : emit_operation(self, work, stream, began->accesses, began->backward);
+    return status < 0 ? -1 : synchronize(self, stream);
 }
 
 int
@@ -148,16 +195,13 @@ operator_report(Operator *self, Work *work, int device, PyObject *result, PyObje
     if (stream == -1 && PyErr_Occurred()) {
         return -1;
     }
-    int backward = emit_operation(self, work, stream, accesses);
-    if (backward > 0 && PyDict_GET_SIZE(recording->parts.known) > 1) {
-        backward = in_python(self, "engine_records", "(lOO)", stream, args, kwargs);
+    int backward = running(recording, work);
+    if (backward < 0 || emit_operation(self, work, stream, accesses, backward) < 0
+        || synchronize(self, stream) < 0) {
+        return -1;
     }
-    if (backward >= 0 && self->synchronizes) {
-        PyObject *done = PyObject_CallFunction(recording->parts.synchronized, "l", stream);
-        Py_XDECREF(done);
-        backward = done == NULL ? -1 : 0;
-    }
-    return backward < 0 ? -1 : 0;
+    int several = backward && PyDict_GET_SIZE(recording->parts.known) > 1;
+    return several ? in_python(self, "engine_records", "(lOO)", stream, args, kwargs) : 0;
 }
 
 /* Whether a gradient is wanted of what is copied, or of what is copied to. */
@@ -179,6 +223,20 @@ copies_grad(Operator *self, PyObject *args)
     return wanted;
 }
 
+/* The places of this call, borrowed; NULL with an exception. */
+static PyObject *
+places_of(Operator *self, PyObject *args, PyObject *kwargs)
+{
+    if (self->training == Py_None) {
+        return self->places;
+    }
+    PyObject *name;
+    int mode;
+    PyObject *value = argument_of(args, kwargs, self->training, &name, &mode);
+    int on = value == NULL ? -(PyErr_Occurred() != NULL) : PyObject_IsTrue(value);
+    return on < 0 ? NULL : on ? self->updating : self->places;
+}
+
 int
 operator_look(Operator *self, Work *work, PyObject *args, PyObject *kwargs, PyObject *accesses,
               int *device)
@@ -192,9 +250,13 @@ operator_look(Operator *self, Work *work, PyObject *args, PyObject *kwargs, PyOb
     Py_DECREF(enabled);
     if (self->copies) {
         grad = copies_grad(self, args);
-    } else if (touch_arguments((Accesses *)recording->parts.accesses, self->places, args, kwargs,
+    } else {
+        PyObject *places = places_of(self, args, kwargs);
+        if (places == NULL
+            || touch_arguments((Accesses *)recording->parts.accesses, places, args, kwargs,
                                accesses, device, ask ? &grad : NULL) < 0) {
-        return -1;
+            return -1;
+        }
     }
     return grad > 0 && ask ? note(recording, work) : grad < 0 ? -1 : 0;
 }
@@ -203,19 +265,22 @@ static int
 operator_init(PyObject *object, PyObject *args, PyObject *Py_UNUSED(kwargs))
 {
     Operator *self = (Operator *)object;
-    PyObject *recording, *reported, *places, *kind, *name, *copy;
+    PyObject *recording, *reported, *places, *updating, *training, *kind, *name, *copy, *result;
     int fresh, shares, synchronizes, uninitialized, copies;
-    if (!PyArg_ParseTuple(args, "O!OO!OOOppppi", recording_type, &recording, &reported,
-                          &PyList_Type, &places, &kind, &name, &copy, &fresh, &shares,
-                          &synchronizes, &uninitialized, &copies)) {
+    if (!PyArg_ParseTuple(args, "O!OO!O!OOOOUppppi", recording_type, &recording, &reported,
+                          &PyList_Type, &places, &PyList_Type, &updating, &training, &kind, &name, &copy, &result, &fresh,
+                          &shares, &synchronizes, &uninitialized, &copies)) {
         return -1;
     }
     Py_XSETREF(self->recording, (Recording *)Py_NewRef(recording));
     Py_XSETREF(self->reported, Py_NewRef(reported));
     Py_XSETREF(self->places, Py_NewRef(places));
+    Py_XSETREF(self->updating, Py_NewRef(updating));
+    Py_XSETREF(self->training, Py_NewRef(training));
     Py_XSETREF(self->kind, Py_NewRef(kind));
     Py_XSETREF(self->name, Py_NewRef(name));
     Py_XSETREF(self->copy, Py_NewRef(copy));
+    Py_XSETREF(self->result, Py_NewRef(result));
     self->fresh = fresh;
     self->shares = shares;
     self->synchronizes = synchronizes;
@@ -232,6 +297,7 @@ operator_traverse(PyObject *object, visitproc visit, void *arg)
     Py_VISIT((PyObject *)self->recording);
     Py_VISIT(self->reported);
     Py_VISIT(self->places);
+    Py_VISIT(self->updating);
     return 0;
 }
 
@@ -242,6 +308,8 @@ operator_unlink(PyObject *object)
     Py_CLEAR(self->recording);
     Py_CLEAR(self->reported);
     Py_CLEAR(self->places);
+    Py_CLEAR(self->updating);
+    Py_CLEAR(self->training);
     return 0;
 }
 
@@ -255,9 +323,18 @@ operator_dealloc(PyObject *object)
     Py_XDECREF(self->kind);
     Py_XDECREF(self->name);
     Py_XDECREF(self->copy);
+    Py_XDECREF(self->result);
     type->tp_free(object);
     Py_DECREF(type);
 }
+
+static PyMemberDef operator_members[] = {
+    {"places", T_OBJECT, offsetof(Operator, places), READONLY, NULL},
+    {"training", T_OBJECT, offsetof(Operator, training), READONLY, NULL},
+    {"fresh", T_INT, offsetof(Operator, fresh), READONLY, NULL},
+    {"copies", T_INT, offsetof(Operator, copies), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
 
 static PyType_Slot operator_slots[] = {
     {Py_tp_doc, "Runs and reports an operator: operator(call, args, kwargs)."},
@@ -266,6 +343,7 @@ static PyType_Slot operator_slots[] = {
     {Py_tp_traverse, operator_traverse},
     {Py_tp_clear, operator_unlink},
     {Py_tp_dealloc, operator_dealloc},
+    {Py_tp_members, operator_members},
     {0, NULL},
 };
 

@@ -2,10 +2,24 @@
  * streamsan/virtual/monitor.py: re-entrant, and finalizers, which may run at any moment, hand their
  * work to `later`. The interpreter lock guards the fields; it is let go only to wait. */
 
-#include "outlet.h"
+#include "packed.h"
 #include <structmember.h>
 
 PyTypeObject *outlet_type;
+
+PyObject *
+make_record(PyObject *kind, PyObject **fields, int count)
+{
+    int complete = 1;
+    for (int at = 0; at < count; at++) {
+        complete &= fields[at] != NULL;
+    }
+    PyObject *made = complete ? PyObject_Vectorcall(kind, fields, count, NULL) : NULL;
+    for (int at = 0; at < count; at++) {
+        Py_XDECREF(fields[at]);
+    }
+    return made;
+}
 
 static int
 run_postponed(Outlet *self)
@@ -88,6 +102,10 @@ outlet_hand_on(Outlet *self, PyObject *record)
 {
     if (self->sink == NULL) {
         return 0;
+    }
+    Packed *packed = packed_of(self);
+    if (packed != NULL) { /* which takes a record at once, also while it hands others on */
+        return packed_feed(packed, record);
     }
     if (self->busy) {
         return PyList_Append(self->waiting, record);

@@ -19,6 +19,10 @@ typedef struct {
 
 extern PyTypeObject *outlet_type;
 
+/* A record of a kind, of so many fields, references that are taken over, or NULL with an exception
+ * in place of one. NULL with an exception. */
+PyObject *make_record(PyObject *kind, PyObject **fields, int count);
+
 /* Take and leave the lock; -1 with an exception of postponed work, and the lock is not held. */
 int outlet_enter(Outlet *self);
 int outlet_leave(Outlet *self);

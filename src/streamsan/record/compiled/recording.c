@@ -101,17 +101,13 @@ allocate(Recording *self, PyObject *address)
     return status;
 }
 
-/* allocated(address): torch's allocator handed a block out. Raises nothing. */
-static PyObject *
-recording_allocated(PyObject *object, PyObject *address)
+void
+was_allocated(Recording *self, PyObject *address)
 {
-    Recording *self = (Recording *)object;
     int on = is_on(self);
     if (on < 0 || (on && allocate(self, address) < 0)) {
         tell_error(self);
-        return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
     }
-    Py_RETURN_NONE;
 }
 
 /* Report a free, after the operator at work. */
@@ -127,6 +123,7 @@ give_up(Recording *self, Born *born)
     int held = work->inside != NULL && work->inside != Py_None;
     PyObject *inside = held ? Py_NewRef(work->inside) : NULL;
     Py_DECREF(work);
+    Outlet *outlet = (Outlet *)self->parts.outlet;
     int status = -1;
     if (PyDict_GET_SIZE(self->parts.in_flight)) {
         PyObject *later = PyObject_CallFunction(self->parts.partial, "OOll", self->parts.give_up,
@@ -135,16 +132,20 @@ give_up(Recording *self, Born *born)
         status = later == NULL ? -1 : held ? PyList_Append(inside, later) : -(done == NULL);
         Py_XDECREF(done);
         Py_XDECREF(later);
+    } else if (!held && packed_of(outlet) != NULL) {
+        status = pack_free(outlet, born->number, thread, stack);
     } else {
-        PyObject *record = PyObject_CallFunction(self->parts.free, "lll", born->number, thread,
-                                                 stack);
+        PyObject *fields[3] = {
+            PyLong_FromLong(born->number), PyLong_FromLong(thread), PyLong_FromLong(stack),
+        };
+        PyObject *record = make_record(self->parts.free, fields, 3);
         if (record != NULL && inside != NULL) {
             PyObject *later = PyObject_CallFunctionObjArgs(self->parts.partial, self->parts.emit,
                                                            record, NULL);
             status = later == NULL ? -1 : PyList_Append(inside, later);
             Py_XDECREF(later);
         } else if (record != NULL) {
-            status = outlet_emit((Outlet *)self->parts.outlet, record);
+            status = outlet_emit(outlet, record);
         }
         Py_XDECREF(record);
     }
@@ -152,15 +153,13 @@ give_up(Recording *self, Born *born)
     return status;
 }
 
-/* freed(address): torch's allocator took a block back. Raises nothing. */
-static PyObject *
-recording_freed(PyObject *object, PyObject *address)
+void
+was_freed(Recording *self, PyObject *address)
 {
-    Recording *self = (Recording *)object;
     PyObject *born = PyDict_GetItemWithError(self->parts.blocks, address);
     if (born == NULL) {
         PyErr_Clear();
-        Py_RETURN_NONE;
+        return;
     }
     Py_INCREF(born); /* now: an operator may be handed the address again */
     int on = PyDict_DelItem(self->parts.blocks, address) < 0 ? -1 : is_on(self);
@@ -171,37 +170,71 @@ recording_freed(PyObject *object, PyObject *address)
         tell_error(self);
     }
     Py_DECREF(born);
+}
+
+/* allocated(address), freed(address): the same, for Python. */
+static PyObject *
+recording_allocated(PyObject *self, PyObject *address)
+{
+    was_allocated((Recording *)self, address);
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+}
+
+static PyObject *
+recording_freed(PyObject *self, PyObject *address)
+{
+    was_freed((Recording *)self, address);
     return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
 
 /* -- blocks ------------------------------------------------------------------------------------ */
 
-static int
-report_block(Recording *self, Born *born, PyObject *storage, PyObject *address, PyObject *owner)
+int
+has_untraced(Recording *self)
 {
+    PyObject *found = PyObject_GetAttr(self->parts.allocator, self->names[UNTRACED]);
+    Py_XDECREF(found);
+    return found == NULL ? -1 : found != Py_None;
+}
+
+int
+report_block(Recording *self, Born *born, PyObject *address, long device, Py_ssize_t size)
+{
+    Outlet *outlet = (Outlet *)self->parts.outlet;
     PyObject *number = PyObject_CallNoArgs(self->parts.next_number);
-    PyObject *size = number == NULL
-        ? NULL
-        : PyObject_CallMethodNoArgs(storage, self->names[NBYTES]);
-    PyObject *name = size == NULL
-        ? NULL
-        : PyObject_GetAttrString(self->parts.allocator, "allocator");
-    int status = -1;
-    if (name != NULL) {
-        born->number = PyLong_AsLong(number);
-        born->device = PyLong_AsLong(owner);
-        born->size = PyLong_AsSsize_t(size);
-        PyObject *record = PyErr_Occurred()
-            ? NULL
-            : PyObject_CallFunction(self->parts.alloc, "OOOOlllOl", number, owner, address, size,
-                                    born->owner, born->thread, born->stack, name, born->graph);
-        status = record == NULL ? -1 : outlet_emit((Outlet *)self->parts.outlet, record);
-        Py_XDECREF(record);
+    PyObject *name = PyObject_GetAttr(self->parts.allocator, self->names[ALLOCATOR]);
+    born->number = number == NULL ? NONE : PyLong_AsLong(number);
+    born->device = device;
+    born->size = size;
+    if (number != NULL && name != NULL && packed_of(outlet) != NULL) {
+        const long before[] = {born->number, device};
+        const long behind[] = {born->owner, born->thread, born->stack};
+        int status = pack_alloc(outlet, before, PyLong_AsUnsignedLongLong(address), size, behind,
+                                name, born->graph);
+        Py_DECREF(number);
+        Py_DECREF(name);
+        return status;
     }
-    Py_XDECREF(number);
-    Py_XDECREF(size);
-    Py_XDECREF(name);
+    PyObject *fields[9] = {
+        number, PyLong_FromLong(device), Py_NewRef(address), PyLong_FromSsize_t(size),
+        PyLong_FromLong(born->owner), PyLong_FromLong(born->thread), PyLong_FromLong(born->stack),
+        name, PyLong_FromLong(born->graph),
+    };
+    PyObject *record = make_record(self->parts.alloc, fields, 9);
+    int status = record == NULL ? -1 : outlet_emit(outlet, record);
+    Py_XDECREF(record);
     return status;
+}
+
+/* The same for the block of a storage. */
+static int
+report_storage(Recording *self, Born *born, PyObject *storage, PyObject *address, PyObject *owner)
+{
+    PyObject *size = PyObject_CallMethodNoArgs(storage, self->names[NBYTES]);
+    Py_ssize_t bytes = size == NULL ? -1 : PyLong_AsSsize_t(size);
+    long device = PyLong_AsLong(owner);
+    Py_XDECREF(size);
+    return PyErr_Occurred() ? -1 : report_block(self, born, address, device, bytes);
 }
 
 /* seen(tensor, owner): report the tensor's block first, if that is still to do. */
@@ -220,7 +253,7 @@ recording_seen(PyObject *object, PyObject *const *args, Py_ssize_t count)
     PyObject *born = address == NULL ? NULL : PyDict_GetItemWithError(self->parts.blocks, address);
     int status = PyErr_Occurred() ? -1 : 0;
     if (status == 0 && born == NULL) {
-        status = is_true(self->parts.allocator, self->names[FOLLOWS]);
+        status = has_untraced(self);
     }
     if (status > 0 || (status == 0 && born != NULL && !Py_IS_TYPE(born, born_type))) {
         PyObject *done = PyObject_CallFunctionObjArgs(self->parts.seen, args[0], args[1], NULL);
@@ -228,7 +261,7 @@ recording_seen(PyObject *object, PyObject *const *args, Py_ssize_t count)
         status = done == NULL ? -1 : 0;
     } else if (status == 0 && born != NULL && ((Born *)born)->number == NONE) {
         Py_INCREF(born);
-        status = report_block(self, (Born *)born, storage, address, args[1]);
+        status = report_storage(self, (Born *)born, storage, address, args[1]);
         Py_DECREF(born);
     }
     Py_XDECREF(storage);
@@ -268,7 +301,7 @@ recording_init(PyObject *object, PyObject *args, PyObject *Py_UNUSED(kwargs))
     Recording *self = (Recording *)object;
     static const char *const names[] = {"work", "recording", "enabled", "captures",
                                         "untyped_storage", "data_ptr", "nbytes", "_sequence_nr",
-                                        "follows"};
+                                        "untraced", "name", "_run", "allocator"};
     PyObject *given;
     if (!PyArg_ParseTuple(args, "O", &given)) {
         return -1;

@@ -12,14 +12,14 @@
     X(accesses) X(outlet) X(threads) X(recorder) X(observer) X(streams) X(known) X(current)        \
     X(context) X(blocks) X(allocator) X(pages) X(handed_out) X(allocated) X(seen) X(in_flight)     \
     X(give_up) X(next_number) X(stacks) X(user_stacks) X(callers) X(thread) X(error) X(node)       \
-    X(running) X(device) X(raw_stream) X(grad) X(notes) X(sequence) X(note) X(emit) X(begin)       \
+    X(device) X(raw_stream) X(grad) X(notes) X(sequence) X(note) X(emit) X(begin)       \
     X(synchronized) X(partial) X(operation) X(alloc) X(free)
 
 #define PART_FIELD(name) PyObject *name;
 
 enum {
-    WORK, RECORDING, ENABLED, CAPTURES, UNTYPED_STORAGE, DATA_PTR, NBYTES, SEQUENCE_NR, FOLLOWS,
-    NAME_COUNT
+    WORK, RECORDING, ENABLED, CAPTURES, UNTYPED_STORAGE, DATA_PTR, NBYTES, SEQUENCE_NR, UNTRACED,
+    NAME, RUN, ALLOCATOR, NAME_COUNT
 };
 
 typedef struct {
@@ -38,9 +38,11 @@ Work *work_of_thread(Recording *self);
 /* The thread and the stack to report. -1 with an exception, as all of these. */
 int where(Recording *self, Work *work, long *thread, long *stack);
 
-/* The name of the backward node at work and the stack of its forward operation, new references; 1
- * if there is one, else 0. */
-int running(Recording *self, Work *work, PyObject **name, PyObject **forward);
+/* Have the work remember the backward node of that name and number as the one at work. */
+int meet_node(Recording *self, Work *work, const char *node, int64_t number);
+
+/* The same for the one that torch says is at work; 1 if there is one, else 0. */
+int running(Recording *self, Work *work);
 
 /* Timeline of the calling thread's current stream of a device. */
 long current_timeline(Recording *self, long device);
@@ -51,11 +53,25 @@ int is_on(Recording *self);
 /* The method `begin` of a recording. */
 PyObject *recording_begin(PyObject *object, PyObject *const *args, Py_ssize_t count);
 
+/* The allocator has handed out the block at an address, or taken it back. No exception is left but
+ * the program's. */
+void was_allocated(Recording *self, PyObject *address);
+void was_freed(Recording *self, PyObject *address);
+
 /* Whether a graph is being captured. */
 int captures(Recording *self);
 
 /* Note where the node comes from that the operator at work makes. */
 int note(Recording *self, Work *work);
+
+/* The same, where the number of the node is known. */
+int note_node(Recording *self, Work *work, int64_t number);
+
+/* Whether there are blocks that the allocator tells nothing of. */
+int has_untraced(Recording *self);
+
+/* Report a block of so many bytes, which has not been reported yet. */
+int report_block(Recording *self, Born *born, PyObject *address, long device, Py_ssize_t size);
 
 /* Tell the observer of the exception, which is gone then. */
 void tell_error(Recording *self);

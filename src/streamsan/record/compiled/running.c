@@ -5,76 +5,79 @@
 
 typedef struct {
     PyObject_HEAD
-    Operator *operator;
-    Work *work;
-    PyObject *args, *kwargs, *accesses, *held;
-    PyObject *outer; /* the work's `inside` before */
-    long outer_stack, outer_thread;
-    PyObject *failure[3]; /* the exception that looking at the arguments ended with */
-    int device;
+    Began began;
+    PyObject *args, *kwargs;
 } Running;
 
 PyTypeObject *running_type;
 
-/* The operator is about to run: look at its arguments. */
-static Running *
-start(Operator *operator, Work *work, PyObject *args, PyObject *kwargs)
+static inline Operator *
+operator_of(Began *self)
 {
-    Running *self = (Running *)running_type->tp_alloc(running_type, 0);
+    return (Operator *)self->op;
+}
+
+static inline Work *
+work_of(Began *self)
+{
+    return (Work *)self->work;
+}
+
+int
+start(Began *self, Operator *op, Work *work)
+{
     PyObject *held = PyList_New(0), *accesses = PyList_New(0);
-    if (self == NULL || held == NULL || accesses == NULL) {
-        Py_XDECREF(self);
+    if (held == NULL || accesses == NULL) {
         Py_XDECREF(held);
         Py_XDECREF(accesses);
-        return NULL;
+        return -1;
     }
-    self->operator = (Operator *)Py_NewRef(operator);
-    self->work = (Work *)Py_NewRef(work);
-    self->args = Py_NewRef(args);
-    self->kwargs = Py_NewRef(kwargs);
-    self->accesses = accesses;
-    self->held = held;
-    self->outer = work->inside;
-    self->outer_stack = work->stack;
-    self->outer_thread = work->thread;
+    *self = (Began){
+        .op = Py_NewRef((PyObject *)op),
+        .work = Py_NewRef((PyObject *)work),
+        .accesses = accesses,
+        .held = held,
+        .outer = work->inside,
+        .outer_stack = work->stack,
+        .outer_thread = work->thread,
+        .from = work->accesses.used,
+        .device = ((Accesses *)op->recording->parts.accesses)->nowhere,
+    };
     work->inside = Py_NewRef(held);
-    work->stack = work->thread = operator->shares ? NONE - 1 : NONE - 2;
-    self->device = ((Accesses *)operator->recording->parts.accesses)->nowhere;
-    if (operator_look(operator, work, args, kwargs, accesses, &self->device) < 0) {
-        PyErr_Fetch(&self->failure[0], &self->failure[1], &self->failure[2]);
-    }
-    return self;
+    work->stack = work->thread = op->shares ? NONE - 1 : NONE - 2;
+    return 0;
 }
 
-/* What was kept while it ran goes nowhere any more. */
-static void
-leave(Running *self)
+void
+keep_failure(Began *self)
 {
-    if (self->work->inside == self->held) {
+    PyErr_Fetch(&self->failure[0], &self->failure[1], &self->failure[2]);
+}
+
+void
+leave(Began *self)
+{
+    Work *work = work_of(self);
+    if (work->inside == self->held) {
         Py_XINCREF(self->outer);
-        Py_SETREF(self->work->inside, self->outer);
+        Py_SETREF(work->inside, self->outer);
     }
 }
 
-/* The operator gave a result: report it. Errors are told, unless they are the program's. */
-static void
-finish(Running *self, PyObject *result)
+int
+has_failed(Began *self)
 {
-    Operator *operator = self->operator;
-    leave(self);
-    if (self->failure[0] != NULL) { /* not where the operator cannot take its arguments either */
-        PyErr_Restore(self->failure[0], self->failure[1], self->failure[2]);
-        memset(self->failure, 0, sizeof self->failure);
-        tell_error(operator->recording);
-    } else if (operator_report(operator, self->work, self->device, result, self->args,
-                               self->kwargs, self->accesses) < 0) {
-        tell_error(operator->recording);
+    if (self->failure[0] == NULL) {
+        return 0;
     }
+    PyErr_Restore(self->failure[0], self->failure[1], self->failure[2]);
+    memset(self->failure, 0, sizeof self->failure);
+    tell_error(operator_of(self)->recording);
+    return 1;
 }
 
-/* Let happen what was kept while the operator ran; an exception stays what it is. */
-static void
-stop(Running *self)
+void
+stop(Began *self)
 {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
@@ -84,15 +87,60 @@ stop(Running *self)
         PyObject *done = PyObject_CallNoArgs(happened);
         Py_DECREF(happened);
         if (done == NULL) {
-            tell_error(self->operator->recording);
+            tell_error(operator_of(self)->recording);
             break;
         }
         Py_DECREF(done);
     }
-    self->work->stack = self->outer_stack;
-    self->work->thread = self->outer_thread;
+    work_of(self)->stack = self->outer_stack;
+    work_of(self)->thread = self->outer_thread;
+    work_of(self)->accesses.used = self->from;
     if (type != NULL) { /* else an interrupt meanwhile is the program's */
         PyErr_Restore(type, value, traceback);
+    }
+}
+
+void
+clear(Began *self)
+{
+    Py_CLEAR(self->op);
+    Py_CLEAR(self->work);
+    Py_CLEAR(self->accesses);
+    Py_CLEAR(self->held);
+    Py_CLEAR(self->outer);
+    Py_CLEAR(self->marks);
+    for (int at = 0; at < 3; at++) {
+        Py_CLEAR(self->failure[at]);
+    }
+}
+
+/* The operator is about to run: look at its arguments. */
+static Running *
+run(Operator *op, Work *work, PyObject *args, PyObject *kwargs)
+{
+    Running *self = (Running *)running_type->tp_alloc(running_type, 0);
+    if (self == NULL || start(&self->began, op, work) < 0) {
+        Py_XDECREF(self);
+        return NULL;
+    }
+    self->args = Py_NewRef(args);
+    self->kwargs = Py_NewRef(kwargs);
+    if (operator_look(op, work, args, kwargs, self->began.accesses, &self->began.device) < 0) {
+        keep_failure(&self->began);
+    }
+    return self;
+}
+
+/* The operator gave a result: report it. Errors are told, unless they are the program's. */
+static void
+finish(Running *self, PyObject *result)
+{
+    Began *began = &self->began;
+    leave(began); /* an operator that cannot take its arguments either does not come here */
+    if (!has_failed(began)
+        && operator_report(operator_of(began), work_of(began), began->device, result, self->args,
+                           self->kwargs, began->accesses) < 0) {
+        tell_error(operator_of(began)->recording);
     }
 }
 
@@ -106,7 +154,7 @@ running_done(PyObject *object, PyObject *result)
 static PyObject *
 running_end(PyObject *object, PyObject *Py_UNUSED(ignored))
 {
-    stop((Running *)object);
+    stop(&((Running *)object)->began);
     return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
 
@@ -115,16 +163,16 @@ running_traverse(PyObject *object, visitproc visit, void *arg)
 {
     Running *self = (Running *)object;
     Py_VISIT(Py_TYPE(object));
-    Py_VISIT((PyObject *)self->operator);
-    Py_VISIT((PyObject *)self->work);
+    Py_VISIT(self->began.op);
+    Py_VISIT(self->began.work);
+    Py_VISIT(self->began.accesses);
+    Py_VISIT(self->began.held);
+    Py_VISIT(self->began.outer);
+    for (int at = 0; at < 3; at++) {
+        Py_VISIT(self->began.failure[at]);
+    }
     Py_VISIT(self->args);
     Py_VISIT(self->kwargs);
-    Py_VISIT(self->accesses);
-    Py_VISIT(self->held);
-    Py_VISIT(self->outer);
-    for (int at = 0; at < 3; at++) {
-        Py_VISIT(self->failure[at]);
-    }
     return 0;
 }
 
@@ -134,16 +182,9 @@ running_dealloc(PyObject *object)
     Running *self = (Running *)object;
     PyTypeObject *type = Py_TYPE(object);
     PyObject_GC_UnTrack(object);
-    Py_XDECREF(self->operator);
-    Py_XDECREF(self->work);
+    clear(&self->began);
     Py_XDECREF(self->args);
     Py_XDECREF(self->kwargs);
-    Py_XDECREF(self->accesses);
-    Py_XDECREF(self->held);
-    Py_XDECREF(self->outer);
-    for (int at = 0; at < 3; at++) {
-        Py_XDECREF(self->failure[at]);
-    }
     type->tp_free(object);
     Py_DECREF(type);
 }
@@ -187,7 +228,7 @@ recording_begin(PyObject *object, PyObject *const *args, Py_ssize_t count)
         return PyObject_Vectorcall(self->parts.begin, args, 3, NULL);
     }
     Work *work = work_of_thread(self);
-    Running *running = work == NULL ? NULL : start((Operator *)args[0], work, args[1], args[2]);
+    Running *running = work == NULL ? NULL : run((Operator *)args[0], work, args[1], args[2]);
     Py_XDECREF(work);
     return (PyObject *)running;
 }
@@ -202,7 +243,7 @@ operator_call(PyObject *object, PyObject *given, PyObject *Py_UNUSED(keywords))
         return NULL;
     }
     Work *work = work_of_thread(self->recording);
-    Running *running = work == NULL ? NULL : start(self, work, args, kwargs);
+    Running *running = work == NULL ? NULL : run(self, work, args, kwargs);
     Py_XDECREF(work);
     if (running == NULL) {
         return NULL;
@@ -211,7 +252,7 @@ operator_call(PyObject *object, PyObject *given, PyObject *Py_UNUSED(keywords))
     if (result != NULL) {
         finish(running, result);
     }
-    stop(running);
+    stop(&running->began);
     Py_DECREF(running);
     if (PyErr_Occurred()) {
         Py_CLEAR(result);

@@ -1,6 +1,7 @@
 /* Where the program is: the thread, its stack, the stream and the backward node at work. */
 
 #include "recording.h"
+#include <string.h>
 
 Work *
 work_of_thread(Recording *self)
@@ -22,6 +23,26 @@ ask(PyObject *function)
     return number;
 }
 
+/* Timeline of the calling thread, which is asked for once in a recording. */
+static long
+own_timeline(Recording *self, Work *work)
+{
+    PyObject *run = PyObject_GetAttr(self->parts.observer, self->names[RUN]);
+    if (run == NULL) {
+        return -1;
+    }
+    if (work->run != run) { /* the same recording's is the same object */
+        work->own = ask(self->parts.thread);
+        if (PyErr_Occurred()) {
+            Py_DECREF(run);
+            return -1;
+        }
+        Py_XSETREF(work->run, Py_NewRef(run));
+    }
+    Py_DECREF(run);
+    return work->own;
+}
+
 /* Threads of the engine's report the call of backward where no line of the user's is at work: see
  * CudaRecorder.stack and Observer.thread. `caller` is (thread, stack, identity of the thread). */
 static int
@@ -32,7 +53,7 @@ where_in_backward(Recording *self, Work *work, PyObject *caller, long *thread, l
         return -1;
     }
     if ((unsigned long)identity == PyThread_get_thread_ident()) {
-        *thread = ask(self->parts.thread);
+        *thread = own_timeline(self, work);
         return PyErr_Occurred() ? -1 : 0;
     }
     PyObject *number = PyLong_FromLong(*stack);
@@ -74,7 +95,7 @@ where(Recording *self, Work *work, long *thread, long *stack)
             return -1;
         }
     } else {
-        *thread = ask(self->parts.thread);
+        *thread = own_timeline(self, work);
         if (PyErr_Occurred()) {
             return -1;
         }
@@ -86,48 +107,60 @@ where(Recording *self, Work *work, long *thread, long *stack)
     return 0;
 }
 
-/* Remember the node at work. */
+/* Whether the node of that name and number is the one that the work remembers. */
 static int
-meet_node(Recording *self, Work *work, PyObject *node, PyObject *number)
+is_remembered(Work *work, const char *node, int64_t number)
 {
-    PyObject *name, *forward, *found = PyObject_CallNoArgs(self->parts.running);
-    if (found == NULL || !PyArg_ParseTuple(found, "OO", &name, &forward)) {
-        Py_XDECREF(found);
+    if (work->node_name == NULL || work->node_number != number) {
+        return 0;
+    }
+    const char *known = PyUnicode_AsUTF8(work->node_name);
+    return known == NULL ? -1 : strcmp(known, node) == 0;
+}
+
+/* Remember it, and the stack of its forward operation: see Nodes.running. */
+static int
+remember(Recording *self, Work *work, const char *node, int64_t number)
+{
+    PyObject *key = PyLong_FromLongLong(number), *name = PyUnicode_FromString(node);
+    PyObject *noted = key == NULL ? NULL : PyDict_GetItemWithError(self->parts.notes, key);
+    long forward = noted == NULL ? NONE : PyLong_AsLong(PyTuple_GET_ITEM(noted, 0));
+    Py_XDECREF(key);
+    if (name == NULL || PyErr_Occurred()) {
+        Py_XDECREF(name);
         return -1;
     }
-    Py_XSETREF(work->node_type, Py_NewRef((PyObject *)Py_TYPE(node)));
-    Py_XSETREF(work->node_number, Py_NewRef(number));
-    Py_XSETREF(work->node_name, Py_NewRef(name));
-    Py_XSETREF(work->node_forward, Py_NewRef(forward));
-    Py_DECREF(found);
+    Py_XSETREF(work->node_name, name);
+    work->node_forward = forward;
+    work->node_number = number;
     return 0;
 }
 
 int
-running(Recording *self, Work *work, PyObject **name, PyObject **forward)
+meet_node(Recording *self, Work *work, const char *node, int64_t number)
+{
+    int known = is_remembered(work, node, number);
+    return known > 0 ? 0 : known < 0 ? -1 : remember(self, work, node, number);
+}
+
+int
+running(Recording *self, Work *work)
 {
     PyObject *node = PyObject_CallNoArgs(self->parts.node);
     if (node == NULL || node == Py_None) {
         Py_XDECREF(node);
-        *name = node == NULL ? NULL : PyUnicode_FromStringAndSize(NULL, 0);
-        *forward = *name == NULL ? NULL : PyLong_FromLong(NONE);
-        return *forward == NULL ? -1 : 0;
+        return node == NULL ? -1 : 0;
     }
-    /* Not the node itself: see Nodes.running. */
     PyObject *number = PyObject_CallMethodNoArgs(node, self->names[SEQUENCE_NR]);
-    int known = number == NULL ? -1 : work->node_type == (PyObject *)Py_TYPE(node);
-    if (known > 0) {
-        known = PyObject_RichCompareBool(number, work->node_number, Py_EQ);
-    }
-    int status = known < 0 ? -1 : known ? 0 : meet_node(self, work, node, number);
+    PyObject *name = number == NULL ? NULL : PyObject_CallMethodNoArgs(node, self->names[NAME]);
     Py_DECREF(node);
+    const char *text = name == NULL ? NULL : PyUnicode_AsUTF8(name);
+    /* some nodes have the highest number there is, which stands for none */
+    int64_t key = text == NULL ? NONE : (int64_t)PyLong_AsUnsignedLongLongMask(number);
+    int status = text == NULL ? -1 : meet_node(self, work, text, key);
     Py_XDECREF(number);
-    if (status < 0) {
-        return -1;
-    }
-    *name = Py_NewRef(work->node_name);
-    *forward = Py_NewRef(work->node_forward);
-    return 1;
+    Py_XDECREF(name);
+    return status < 0 || PyErr_Occurred() ? -1 : 1;
 }
 
 long
@@ -152,7 +185,7 @@ current_timeline(Recording *self, long device)
 #define MANY_NOTES 200000 /* then Nodes.note sees to it that there are not more */
 
 int
-note(Recording *self, Work *work)
+note_node(Recording *self, Work *work, int64_t number)
 {
     if (PyDict_GET_SIZE(self->parts.notes) > MANY_NOTES) {
         PyObject *done = PyObject_CallNoArgs(self->parts.note);
@@ -160,15 +193,21 @@ note(Recording *self, Work *work)
         return done == NULL ? -1 : 0;
     }
     long thread, stack;
-    PyObject *next = PyObject_CallNoArgs(self->parts.sequence);
-    long number = next == NULL ? -1 : PyLong_AsLong(next);
-    Py_XDECREF(next);
-    if (PyErr_Occurred() || where(self, work, &thread, &stack) < 0) {
+    if (where(self, work, &thread, &stack) < 0) {
         return -1;
     }
-    PyObject *key = PyLong_FromLong(number - 1), *value = Py_BuildValue("(lO)", stack, Py_None);
+    PyObject *key = PyLong_FromLongLong(number), *value = Py_BuildValue("(lO)", stack, Py_None);
     int status = key == NULL || value == NULL ? -1 : PyDict_SetItem(self->parts.notes, key, value);
     Py_XDECREF(key);
     Py_XDECREF(value);
     return status;
+}
+
+int
+note(Recording *self, Work *work)
+{
+    PyObject *next = PyObject_CallNoArgs(self->parts.sequence);
+    long long number = next == NULL ? -1 : PyLong_AsLongLong(next);
+    Py_XDECREF(next);
+    return PyErr_Occurred() ? -1 : note_node(self, work, number - 1);
 }

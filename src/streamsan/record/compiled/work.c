@@ -1,6 +1,7 @@
 /* What a thread is at, and blocks of device memory: structures that Python shares. */
 
 #include "work.h"
+#include <stdlib.h>
 #include <structmember.h>
 
 PyTypeObject *work_type, *born_type;
@@ -26,7 +27,6 @@ work_traverse(PyObject *object, visitproc visit, void *arg)
     Py_VISIT(((Work *)object)->body);
     Py_VISIT(((Work *)object)->operands);
     Py_VISIT(((Work *)object)->caller);
-    Py_VISIT(((Work *)object)->node_type);
     return 0;
 }
 
@@ -37,10 +37,8 @@ work_unlink(PyObject *object)
     Py_CLEAR(((Work *)object)->body);
     Py_CLEAR(((Work *)object)->operands);
     Py_CLEAR(((Work *)object)->caller);
-    Py_CLEAR(((Work *)object)->node_type);
-    Py_CLEAR(((Work *)object)->node_number);
     Py_CLEAR(((Work *)object)->node_name);
-    Py_CLEAR(((Work *)object)->node_forward);
+    Py_CLEAR(((Work *)object)->run);
     return 0;
 }
 
@@ -50,6 +48,7 @@ work_dealloc(PyObject *object)
     PyTypeObject *type = Py_TYPE(object);
     PyObject_GC_UnTrack(object);
     work_unlink(object);
+    free(((Work *)object)->accesses.data);
     type->tp_free(object);
     Py_DECREF(type);
 }
@@ -80,43 +79,60 @@ PyType_Spec streamsan_work_spec = {
     .slots = work_slots,
 };
 
-/* Give a new block its values. */
-static int
-fill(Born *self, long owner, long thread, long stack, long graph, int backward)
-{
-    PyObject *number = PyLong_FromLong(owner);
-    PyObject *users = number == NULL ? NULL : PySet_New(NULL);
-    int status = users == NULL ? -1 : PySet_Add(users, number);
-    Py_XDECREF(number);
-    Py_XSETREF(self->users, users);
-    self->owner = owner;
-    self->thread = thread;
-    self->stack = stack;
-    self->graph = graph;
-    self->number = self->device = NONE;
-    self->backward = (char)backward;
-    return status;
-}
-
 PyObject *
 new_born(long owner, long thread, long stack, long graph, int backward)
 {
-    PyObject *made = born_type->tp_alloc(born_type, 0);
-    if (made != NULL && fill((Born *)made, owner, thread, stack, graph, backward) < 0) {
-        Py_CLEAR(made);
+    Born *made = (Born *)born_type->tp_alloc(born_type, 0);
+    if (made != NULL) {
+        made->owner = owner;
+        made->thread = thread;
+        made->stack = stack;
+        made->graph = graph;
+        made->number = made->device = NONE;
+        made->backward = (char)backward;
     }
-    return made;
+    return (PyObject *)made;
 }
 
-static int
-born_init(PyObject *object, PyObject *args, PyObject *Py_UNUSED(kwargs))
+static PyObject *
+born_new(PyTypeObject *Py_UNUSED(type), PyObject *args, PyObject *Py_UNUSED(kwargs))
 {
     long owner, thread, stack, graph;
     int backward;
     if (!PyArg_ParseTuple(args, "llllp", &owner, &thread, &stack, &graph, &backward)) {
-        return -1;
+        return NULL;
     }
-    return fill((Born *)object, owner, thread, stack, graph, backward);
+    return new_born(owner, thread, stack, graph, backward);
+}
+
+/* The set of streams, which few are ever asked for. */
+static PyObject *
+born_users(PyObject *object, void *Py_UNUSED(closure))
+{
+    Born *self = (Born *)object;
+    if (self->users == NULL) {
+        PyObject *number = PyLong_FromLong(self->owner);
+        PyObject *users = number == NULL ? NULL : PySet_New(NULL);
+        if (users != NULL && PySet_Add(users, number) < 0) {
+            Py_CLEAR(users);
+        }
+        Py_XDECREF(number);
+        self->users = users;
+    }
+    return Py_XNewRef(self->users);
+}
+
+int
+add_user(Born *self, PyObject *stream)
+{
+    if (self->users == NULL && PyLong_AsLong(stream) == self->owner) {
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    PyObject *users = born_users((PyObject *)self, NULL);
+    int known = users == NULL ? -1 : PySet_Contains(users, stream);
+    int status = known ? -(known < 0) : PySet_Add(users, stream) < 0 ? -1 : 1;
+    Py_XDECREF(users);
+    return status;
 }
 
 static void
@@ -129,7 +145,6 @@ born_dealloc(PyObject *object)
 }
 
 static PyMemberDef born_members[] = {
-    {"users", T_OBJECT, offsetof(Born, users), 0, NULL},
     {"owner", T_LONG, offsetof(Born, owner), 0, NULL},
     {"thread", T_LONG, offsetof(Born, thread), 0, NULL},
     {"stack", T_LONG, offsetof(Born, stack), 0, NULL},
@@ -141,10 +156,16 @@ static PyMemberDef born_members[] = {
     {NULL, 0, 0, 0, NULL},
 };
 
+static PyGetSetDef born_getset[] = {
+    {"users", born_users, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
 static PyType_Slot born_slots[] = {
     {Py_tp_doc, "A device block that an allocator handed out."},
-    {Py_tp_init, born_init},
+    {Py_tp_new, born_new},
     {Py_tp_dealloc, born_dealloc},
+    {Py_tp_getset, born_getset},
     {Py_tp_members, born_members},
     {0, NULL},
 };

@@ -3,7 +3,7 @@
 #ifndef STREAMSAN_WORK_H
 #define STREAMSAN_WORK_H
 
-#include "core.h"
+#include "packed.h"
 
 #define NONE -1
 
@@ -12,15 +12,20 @@ typedef struct {
     PyObject *inside, *body, *operands;
     long stack, thread; /* below NONE: not known, or not shared */
     /* Remembered between operators: of the backward pass at work, by whom it was called, the thread
-     * that this one works for; of the node at work, its type and number, its name and the stack of
-     * its forward operation. */
-    PyObject *caller, *node_type, *node_number, *node_name, *node_forward;
-    long served;
+     * that this one works for; of the node at work, its name and number, and the stack of its
+     * forward operation. */
+    PyObject *caller, *node_name;
+    long served, node_forward;
+    Bytes accesses; /* of the operators at work, packed: the innermost's last */
+    /* The thread's own timeline in a recording, and which that is. */
+    PyObject *run;
+    long own;
+    int64_t node_number;
 } Work;
 
 typedef struct {
     PyObject_HEAD
-    PyObject *users; /* set of streams */
+    PyObject *users; /* set of streams; NULL: none but the owner */
     long owner, thread, stack, graph, number, device;
     Py_ssize_t size;
     char backward;
@@ -29,5 +34,9 @@ typedef struct {
 extern PyTypeObject *work_type, *born_type; /* set when the module is filled */
 
 PyObject *new_born(long owner, long thread, long stack, long graph, int backward);
+
+/* A stream, an int, uses a block: 1 if the allocator did not know, 0 if it did, -1 with an
+ * exception. */
+int add_user(Born *self, PyObject *stream);
 
 #endif

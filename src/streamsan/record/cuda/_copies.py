@@ -57,10 +57,22 @@ class Copy:
 
     def compiled(self) -> _core.Operator | None:
         """As the compiled core does it: copies within a device; others are left to `between`."""
+        places = [(1, "src", _READ), (0, "self", _WRITE)] if self._in_place else [(0, "src", _READ)]
         return _core.Operator(
-            self, [], _COPY, "aten::copy_", _ON_DEVICE, False, self.stack == UNKNOWN, False, False,
-            1 + self._in_place,
-        )  # fmt: skip
+            reported=self,
+            places=places,
+            updating=places,
+            training=None,
+            kind=_COPY,
+            name="aten::copy_",
+            copy=_ON_DEVICE,
+            result="self",
+            fresh=not self._in_place,
+            shares=self.stack == UNKNOWN,
+            synchronizes=False,
+            uninitialized=False,
+            copies=len(places),
+        )
 
     def between(self, result: Any, args: Arguments, kwargs: Keywords) -> None:
         """Report a copy of any sort."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from streamsan.record import _core
 from streamsan.record.cuda._mode import CudaMode
 from streamsan.record.cuda._operators import Arguments, Keywords, Running
 from streamsan.record.dispatch import BuildError, load
@@ -21,6 +22,13 @@ if TYPE_CHECKING:
     from streamsan.record.cuda._recorder import CudaRecorder
 
 _VIEWS = ("aten::expand", "aten::view")
+
+PASSED_OVER = (
+    "_reshape_alias", "_unsafe_view", "alias", "as_strided", "detach", "diagonal", "permute",
+    "select.int", "slice.Tensor", "split.Tensor", "split_with_sizes", "squeeze", "squeeze.dim",
+    "squeeze.dims", "t", "transpose.int", "unbind.int", "unsqueeze",
+)  # fmt: skip
+"""Operators of which nothing is to be said, and which every program is full of."""
 
 
 class Dispatch:
@@ -33,12 +41,26 @@ class Dispatch:
         begin, note = (
             (self._begin, self._note) if compiled is None else (compiled.begin, compiled.note)
         )
-        library.set_up(self._route, begin, self._push, self._pop, note, self._internal_error)
+        bridge = None if compiled is None else _core.bridge()
+        library.set_up(
+            self._route, begin, self._push, self._pop, note, self._internal_error, bridge
+        )
+        library.pass_over(PASSED_OVER)
         _hide_from_higher_order(library)
 
     def enter_thread(self) -> None:
         """Watch the operators of the calling thread, and of backward passes that it starts."""
         self._library.include(True)
+
+    def trace_memory(self, of_allocations: list[Any], of_frees: list[Any]) -> bool:
+        """Take allocations and frees from torch's GPU trace before it asks Python, once it is on.
+
+        The lists are those of others that listen. False where that is not possible.
+        """
+        compiled = self._recorder.recording
+        if compiled is None or self._recorder.cache.uncached:
+            return False
+        return bool(self._library.trace_memory(compiled, of_allocations, of_frees))
 
     @contextmanager
     def hidden(self) -> Iterator[None]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from streamsan.model import records as r
+from streamsan.record.cuda._memory import PLAIN
 from streamsan.record.cuda._methods import listen
 from streamsan.virtual.memory import PINNED
 
@@ -18,6 +19,7 @@ def install_host(recorder: CudaRecorder) -> None:
     """Listen to what reads, lends and pins host memory, for the rest of the process."""
     host = _Host(recorder)
     listen(recorder, torch.Tensor, "tolist", host.listed)
+    listen(recorder, torch._tensor_str, "_str", host.printed)
     listen(recorder, torch.Tensor, "numpy", host.lent)
     listen(recorder, torch.Tensor, "pin_memory", host.copied)
     core: Any = torch._C
@@ -38,6 +40,15 @@ class _Host:
         if accesses:
             thread = self._recorder.observer.thread()
             self._recorder.operation(int(r.OpKind.HOST), "Tensor.tolist", thread, accesses)
+
+    def printed(self, _: str, tensor: torch.Tensor, *, tensor_contents: str | None = None) -> None:
+        """A tensor's values were made into text, with all modes switched off."""
+        if tensor_contents is not None or type(tensor) not in PLAIN:
+            return
+        accesses = [] if self._recorder.sees_below_modes else self._read(tensor)
+        if accesses:
+            thread = self._recorder.observer.thread()
+            self._recorder.operation(int(r.OpKind.HOST), "Tensor.__repr__", thread, accesses)
 
     def lent(self, array: Any, tensor: torch.Tensor, **_: Any) -> None:
         """NumPy shares a tensor's memory."""

@@ -48,7 +48,8 @@ class Blocks:
         self._device: dict[int, Born] = {}
         self.pinned = Pinned(observer)
         self.allocator = "caching" if arena is None else arena.name
-        self._untraced: Untraced | None = None
+        self.untraced: Untraced | None = None
+        """What follows blocks that the allocator tells nothing of, where it does not."""
         self.in_flight: dict[int, dict[int, Flight]] = {}
         """By block: collectives that nobody has waited for, by their streams."""
 
@@ -70,11 +71,6 @@ class Blocks:
         return _core.accesses(touch, PLAIN, *known, self.seen, always_seen)
 
     @property
-    def follows(self) -> bool:
-        """Whether blocks are followed that the allocator tells nothing of."""
-        return self._untraced is not None
-
-    @property
     def by_address(self) -> dict[int, Born]:
         """Live device blocks."""
         return self._device
@@ -86,7 +82,7 @@ class Blocks:
 
     def follow(self, untraced: Untraced | None) -> None:
         """Blocks belong to an allocator that torch's GPU trace does not show, or to its own."""
-        self._untraced = untraced
+        self.untraced = untraced
         self.allocator = "caching" if untraced is None else untraced.allocator
 
     def _shown(self, untraced: Untraced, storage: torch.UntypedStorage, device: int) -> Born:
@@ -100,7 +96,7 @@ class Blocks:
     def left(self, address: int) -> None:
         """A storage has moved elsewhere, which an allocator that tells nothing does not tell."""
         born = self._device.get(address)
-        if born is not None and self._untraced is not None:
+        if born is not None and self.untraced is not None:
             self.vanished(address, born)
 
     def vanished(self, address: int, born: Born) -> None:
@@ -140,8 +136,8 @@ class Blocks:
         if self._arena is not None and self._arena.device(owner).allocator.watches_uses:
             self._arena.used(address, torch._C._cuda_getCurrentRawStream(owner))
         born = self._device.get(address)
-        if born is None and self._untraced is not None and storage.resizable():
-            born = self._shown(self._untraced, storage, owner)
+        if born is None and self.untraced is not None and storage.resizable():
+            born = self._shown(self.untraced, storage, owner)
         if born is not None and born.number == r.NONE:
             born.number = self._observer.next_number()
             born.device, born.size = owner, storage.nbytes()

@@ -113,6 +113,7 @@ class Routes(dict[int, Route]):
             "aten::record_stream": record_stream,
             "aten::resize_": resize,
             "aten::resize_as_": resize,
+            "inductor::resize_storage_bytes_": resize,
             "aten::expand": view,
             "aten::view": view,
         }.get(plan.name)

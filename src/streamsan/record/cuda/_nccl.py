@@ -12,7 +12,7 @@ Where the rules of memory come from: ProcessGroupNCCL.cpp (``TensorShelf``, ``po
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,14 +20,17 @@ import torch
 from torch.cuda import _gpu_trace as trace
 
 from streamsan.model import records as r
+from streamsan.record.cuda._nccl_calls import Call, Communicator, of_method, of_operator
 from streamsan.record.cuda._nccl_flights import Flight, Flights
 from streamsan.record.cuda._operators import replay
-from streamsan.virtual.face.collective_ops import Form, argument, form_of
-from streamsan.virtual.memory import NOWHERE
+from streamsan.virtual.face.collective_ops import MethodCall
 
 if TYPE_CHECKING:
     from streamsan.record.cuda._recorder import CudaRecorder
-    from streamsan.virtual.face.schema import Operand
+
+
+EVERY = "*"
+"""In the place of a communicator's key: all of them."""
 
 
 class Inside(list[Callable[[], None]]):
@@ -41,21 +44,6 @@ class Inside(list[Callable[[], None]]):
         super().__init__()
         self.waits: list[tuple[int, int]] = []
         self.records: list[tuple[int, int, int]] = []
-
-
-@dataclass
-class Call:
-    """A collective about to be issued: what it is, on which device, what it touches."""
-
-    name: str
-    backend: str
-    group: Any
-    stream_name: str
-    device: int
-    found: list[Operand]
-    accesses: list[r.Access]
-    message: bool
-    barrier: bool
 
 
 @dataclass
@@ -80,10 +68,17 @@ class Region:
 
 
 class Local(threading.local):
-    """Per thread: the coalesced region it is in, and the handle of its last collective."""
+    """Per thread: the coalesced regions it is in, by the key of the communicator that each belongs
+    to, and the handle of its last collective.
+    """
 
-    region: Region | None = None
-    handle: Handle | None = None
+    def __init__(self) -> None:
+        self.regions: dict[str, Region] = {}
+        self.handle: Handle | None = None
+
+    def region_of(self, communicator: Communicator) -> Region | None:
+        """The region that a communicator's collectives are in."""
+        return self.regions.get(communicator.key) or self.regions.get(EVERY)
 
 
 class Collectives:
@@ -96,24 +91,43 @@ class Collectives:
         self.flights = Flights(recorder.blocks)
         self.local = Local()
         self.groups: dict[str, set[int]] = {}
-        """Timelines of the streams of each process group, by its name."""
+        """Timelines of the streams of each communicator, by its key."""
 
-    # -- from the dispatcher ----------------------------------------------------------------------
+    # -- from the dispatcher, and past it ---------------------------------------------------------
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run an operator of ``torch.ops.c10d`` and report it."""
-        call = self._recorder._guarded(lambda: self._described(func, args, kwargs))
+        call = self._recorder._guarded(lambda: of_operator(self._recorder, func, args, kwargs))
+        return self._issue(call, lambda: func(*args, **kwargs))
+
+    def call(
+        self, method: str, original: Callable[..., Any], backend: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Call a method of a backend object and report it; what it runs is a part of it."""
+        recorder = self._recorder
+        if isinstance(recorder.local.inside, Inside):  # it is a part itself
+            return original(backend, *args, **kwargs)
+        call = recorder._guarded(
+            lambda: of_method(recorder, backend, MethodCall(method, args, kwargs))
+        )
+        with recorder.hidden():
+            return self._issue(call, lambda: original(backend, *args, **kwargs))
+
+    def _issue(self, call: Call | None, issue: Callable[[], Any]) -> Any:
         if call is None:
-            return func(*args, **kwargs)
-        return self._watch(lambda: func(*args, **kwargs), lambda inside: self._issued(call, inside))
+            return issue()
+        return self._watch(issue, lambda inside: self._issued(call, inside))
 
-    def start_region(self) -> None:
-        """Collectives of this thread are coalesced from here on."""
-        self.local.region = Region()
+    def start_region(self, key: str) -> None:
+        """This thread's collectives of a communicator, or of EVERY, are coalesced from here on."""
+        self.local.regions[key] = Region()
 
-    def end_region(self, issue: Callable[[], Any]) -> Any:
+    def take_region(self, key: str) -> Region | None:
+        """That is over: what was coalesced, if anything."""
+        return self.local.regions.pop(key, None)
+
+    def launch(self, region: Region | None, issue: Callable[[], Any]) -> Any:
         """Call `issue`, which launches what was coalesced, as one operation of each stream."""
-        region, self.local.region = self.local.region, None
         if region is None or not region.calls:
             return issue()
         return self._watch(issue, lambda inside: self._coalesced(region, inside))
@@ -163,46 +177,6 @@ class Collectives:
         else:
             self.flights.forget(event)
 
-    # -- what a collective is ---------------------------------------------------------------------
-
-    def _described(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
-        form = form_of(func)
-        if form is None:
-            return None
-        group = argument(func, "process_group", args, kwargs)
-        if isinstance(group, torch.ScriptObject):
-            group = torch._C._distributed_c10d.ProcessGroup.unbox(group)
-        root = argument(func, "root_rank", args, kwargs)
-        found = list(self._operands(func, form, root in (None, group.rank()), args, kwargs))
-        device = max((owner for _, owner, _, _ in found), default=NOWHERE)
-        if not found:  # a barrier: its device is that of a tensor made for the dispatcher
-            tensor = argument(func, "tensor", args, kwargs)
-            device = tensor.get_device() if tensor is not None and tensor.is_cuda else NOWHERE
-        kind = torch.device("cuda", device) if device >= 0 else torch.device("cpu")
-        peer = argument(func, "dst", args, kwargs)
-        peer = argument(func, "src", args, kwargs) if peer is None else peer
-        backend = group._get_backend(kind).name()
-        name = f"{backend} {group.group_desc}"
-        return Call(
-            name=f"{backend}::{form.name}",
-            backend=backend,
-            group=group.group_name,
-            stream_name=name if peer is None or self.local.region else f"{name} rank {peer}",
-            device=device,
-            found=found,
-            accesses=self._recorder.accesses(found),
-            message=peer is not None,
-            barrier=form.name == "barrier",
-        )
-
-    def _operands(
-        self, func: Any, form: Form, root: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Iterator[Operand]:
-        for name, mode in form.modes_of(root).items():
-            for tensor in _tensors(argument(func, name, args, kwargs)):
-                label = "input" if mode == r.Mode.READ else "output"
-                yield tensor, self._recorder.owner(tensor), mode, label
-
     # -- reports ----------------------------------------------------------------------------------
 
     def _issued(self, call: Call, inside: Inside) -> None:
@@ -211,7 +185,7 @@ class Collectives:
             self._on_host(call, inside)
             return
         stream, handle, behind = self._place(call, inside)
-        region = self.local.region
+        region = self.local.region_of(call.communicator)
         if region is not None:
             region.calls.append((stream, call))
             replay(self._recorder, inside)
@@ -232,8 +206,11 @@ class Collectives:
             handle = torch._C._cuda_getCurrentRawStream(call.device)
             return self._streams.define(call.device, handle), handle, 0
         behind, handle = inside.waits[-1]
-        stream = self._streams.define(call.device, handle, call.stream_name)
-        self.groups.setdefault(call.group, set()).add(stream)
+        name = call.communicator.name
+        if call.peer is not None and self.local.region_of(call.communicator) is None:
+            name = f"{name} rank {call.peer}"
+        stream = self._streams.define(call.device, handle, name)
+        self.groups.setdefault(call.communicator.key, set()).add(stream)
         return stream, handle, behind
 
     def _coalesced(self, region: Region, inside: Inside) -> None:
@@ -241,10 +218,10 @@ class Collectives:
         for stream in dict.fromkeys(stream for stream, _ in region.calls):
             calls = [call for on, call in region.calls if on == stream]
             names = {call.name for call in calls}
-            name = names.pop() if len(names) == 1 else f"{calls[0].backend}::coalesced"
+            name = names.pop() if len(names) == 1 else f"{calls[0].communicator.backend}::coalesced"
             accesses = [access for call in calls for access in call.accesses]
             self._recorder.operation(int(r.OpKind.COLLECTIVE), name, stream, accesses)
-            if stream in self.groups.get(calls[0].group, ()):
+            if stream in self.groups.get(calls[0].communicator.key, ()):
                 end = inside.records[-1][1] if inside.records else 0
                 self._in_flight(stream, calls, end)
         replay(self._recorder, inside)
@@ -256,7 +233,7 @@ class Collectives:
         """
         blocks = self._recorder.blocks
         tensors = [tensor for call in calls for tensor, owner, _, _ in call.found if owner >= 0]
-        if calls[0].message:
+        if calls[0].peer is not None:
             for tensor in tensors:
                 blocks.record_stream(tensor, stream, explicit=False)
             tensors = []
@@ -270,12 +247,3 @@ class Collectives:
         if call.accesses:
             thread = self._recorder.observer.thread()
             self._recorder.operation(int(r.OpKind.HOST), call.name, thread, call.accesses)
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors of an argument: one, a list, or a list of lists."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _tensors(item)

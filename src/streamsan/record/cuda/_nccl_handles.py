@@ -1,4 +1,4 @@
-"""Handles of collectives, their futures and their groups on CUDA devices, seen from Python.
+"""Handles of collectives and their futures on CUDA devices, seen from Python.
 
 That a stream waits for a handle shows as the wait for an event. What does not show: that the host
 asked or waited (rules E4, E3), and that a future records streams on its tensors (rule M2).
@@ -15,29 +15,11 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from streamsan.model import records as r
-from streamsan.record.cuda._methods import listen
 from streamsan.record.cuda._nccl import Collectives, Handle
-from streamsan.record.cuda._nccl_raw import install_raw
 from streamsan.virtual.face.nccl.settings import host_waits
 
 if TYPE_CHECKING:
     from streamsan.record.cuda._recorder import CudaRecorder
-
-_ISSUING = (
-    "_allgather_base", "_reduce_scatter_base", "all_gather_single", "all_gather_single_coalesced",
-    "all_to_all_single", "allgather", "allgather_coalesced", "allgather_into_tensor_coalesced",
-    "allreduce", "allreduce_coalesced", "alltoall", "alltoall_base", "barrier", "broadcast",
-    "gather", "recv", "recv_anysource", "reduce", "reduce_scatter", "reduce_scatter_single",
-    "reduce_scatter_single_coalesced", "reduce_scatter_tensor_coalesced", "scatter", "send",
-)  # fmt: skip
-"""Methods of a process group that return a handle; which of them there are differs by release."""
-
-
-def install_collectives(recorder: CudaRecorder) -> None:
-    """Watch collectives, for the rest of the process. Nothing where torch has no distributed."""
-    install_raw(recorder)
-    if torch.distributed.is_available():
-        Handles(recorder, recorder.collectives).install()
 
 
 class Handles:
@@ -50,16 +32,7 @@ class Handles:
 
     def install(self) -> None:
         """Patch the classes of torch."""
-        native: Any = torch._C._distributed_c10d
-        group, work = native.ProcessGroup, native.Work
-        for name in _ISSUING:
-            if hasattr(group, name):
-                setattr(group, name, self._issuing(getattr(group, name)))
-            if hasattr(native.Backend, name):
-                listen(self._recorder, native.Backend, name, self._unseen)
-        group._start_coalescing = self._starting(group._start_coalescing)
-        group._end_coalescing = self._ending(group._end_coalescing)
-        group.shutdown = self._shutting_down(group.shutdown)
+        work: Any = torch._C._distributed_c10d.Work
         for name in ("wait", "synchronize"):
             setattr(work, name, self._waiting(getattr(work, name)))
         for name in ("is_completed", "is_success"):
@@ -69,65 +42,16 @@ class Handles:
         future.then = self._calling_back(future.then)
         future.add_done_callback = self._calling_back(future.add_done_callback)
 
-    def _unseen(self, *_: Any, **__: Any) -> None:
-        """A backend was called past its group, and so past the dispatcher."""
-        self._recorder.observer.note_once("blind-spot", "collectives called on a backend object")
-
-    def _watched(self) -> bool:
+    @property
+    def watched(self) -> bool:
+        """Whether anything is recorded at the moment."""
         return self._recorder.enabled and self._recorder.observer.recording
 
-    def _issuing(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            work = original(*args, **kwargs)
-            self._claim(work)
-            return work
-
-        return call
-
-    def _claim(self, work: Any) -> None:
+    def claim(self, work: Any) -> None:
         """The handle that was just made belongs to the collective that was just issued."""
         handle, self._collectives.local.handle = self._collectives.local.handle, None
         if handle is not None and work is not None:
             self._recorder._guarded(lambda: self._known.__setitem__(work, handle))
-
-    # -- coalescing -------------------------------------------------------------------------------
-
-    def _starting(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def start(*args: Any, **kwargs: Any) -> Any:
-            result = original(*args, **kwargs)
-            if self._watched():
-                self._collectives.start_region()
-            return result
-
-        return start
-
-    def _ending(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def end(*args: Any, **kwargs: Any) -> Any:
-            work = self._collectives.end_region(lambda: original(*args, **kwargs))
-            self._claim(work)
-            return work
-
-        return end
-
-    def _shutting_down(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Rule H1: the host waits for what a communicator has under way before it is destroyed."""
-
-        def report(group: Any) -> None:
-            observer = self._recorder.observer
-            for stream in self._collectives.groups.pop(group.group_name, ()):
-                observer.emit(r.StreamSync(stream, observer.thread(), observer.stack()))
-
-        @functools.wraps(original)
-        def shutdown(group: Any, *args: Any, **kwargs: Any) -> Any:
-            result = original(group, *args, **kwargs)
-            if self._watched():
-                self._recorder._guarded(lambda: report(group))
-            return result
-
-        return shutdown
 
     # -- handles ----------------------------------------------------------------------------------
 
@@ -136,7 +60,7 @@ class Handles:
         def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
             result = original(work, *args, **kwargs)
             timeout = args[0] if args else kwargs.get("timeout")
-            if self._watched():
+            if self.watched:
                 self._recorder._guarded(lambda: self._waited(work, timeout))
             return result
 
@@ -160,7 +84,7 @@ class Handles:
         @functools.wraps(original)
         def ask(work: Any) -> Any:
             done = original(work)
-            if done and self._watched():
+            if done and self.watched:
                 handle = self._known.get(work)
                 if handle is not None and handle.event != r.NONE:
                     self._recorder._guarded(lambda: self._done(handle))
@@ -179,7 +103,7 @@ class Handles:
         @functools.wraps(original)
         def wait(future: Any) -> Any:
             value = original(future)
-            if self._watched():
+            if self.watched:
                 self._recorder._guarded(lambda: self._record(value))
             return value
 
@@ -199,7 +123,7 @@ class Handles:
         def then(future: Any, callback: Callable[..., Any]) -> Any:
             @functools.wraps(callback)
             def called(done: Any) -> Any:
-                if self._watched():
+                if self.watched:
                     self._recorder._guarded(lambda: self._record(done.value()))
                 return callback(done)
 

@@ -1,8 +1,7 @@
 """``torch.cuda.nccl`` on CUDA devices: collectives among the devices of one process.
 
 They run on the stream given for each device, or on its current one, and order nothing else
-(torch/csrc/cuda/nccl.cpp). The dispatcher does not see them, nor what ``torch.cuda.comm`` makes of
-them: that is said in the report.
+(torch/csrc/cuda/nccl.cpp). The dispatcher does not see them.
 """
 
 from __future__ import annotations
@@ -14,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from streamsan.model.records import Mode, OpKind
-from streamsan.record.cuda._methods import listen
 
 if TYPE_CHECKING:
     from streamsan.record.cuda._recorder import CudaRecorder
 
-_UNSEEN = "blind-spot", "what torch.cuda.comm and DataParallel send from device to device"
-
 Sides = Sequence["torch.Tensor | None"]
+Touched = tuple[torch.Tensor, int, str]
+"""A tensor, how it is accessed, and the argument it is."""
 
 
 def install_raw(recorder: CudaRecorder) -> None:
@@ -31,9 +29,6 @@ def install_raw(recorder: CudaRecorder) -> None:
         original = getattr(module, f"_nccl_{name}", None)
         if original is not None:
             setattr(module, f"_nccl_{name}", _reported(recorder, name, original, sides))
-    for name in ("_broadcast", "_broadcast_out", "_broadcast_coalesced"):
-        if hasattr(module, name):
-            listen(recorder, module, name, lambda *_: recorder.observer.note_once(*_UNSEEN))
 
 
 def _reported(
@@ -46,7 +41,7 @@ def _reported(
         sources, targets, streams = sides(*args)
         for place, (source, target) in enumerate(zip(sources, targets)):
             stream = streams[place] if streams else None
-            _report(recorder, f"nccl::{name}", source, target, stream)
+            report_part(recorder, name, _touched(source, target), stream)
 
     @functools.wraps(original)
     def call(*args: Any) -> Any:
@@ -58,24 +53,22 @@ def _reported(
     return call
 
 
-def _report(
-    recorder: CudaRecorder,
-    name: str,
-    source: torch.Tensor | None,
-    target: torch.Tensor | None,
-    given: Any,
-) -> None:
-    """The part of one device."""
+def _touched(source: torch.Tensor | None, target: torch.Tensor | None) -> list[Touched]:
     if source is not None and source is target:
-        touched = [(source, int(Mode.READ_WRITE), "input")]
-    else:
-        both = ((source, int(Mode.READ), "input"), (target, int(Mode.WRITE), "output"))
-        touched = [(tensor, mode, side) for tensor, mode, side in both if tensor is not None]
+        return [(source, int(Mode.READ_WRITE), "input")]
+    both = ((source, int(Mode.READ), "input"), (target, int(Mode.WRITE), "output"))
+    return [(tensor, mode, side) for tensor, mode, side in both if tensor is not None]
+
+
+def report_part(
+    recorder: CudaRecorder, name: str, touched: Sequence[Touched], given: Any = None
+) -> None:
+    """Report what one device has to do: on the stream `given`, or on its current one."""
     device = touched[0][0].get_device()
     handle = torch._C._cuda_getCurrentRawStream(device) if given is None else given.cuda_stream
     stream = recorder.streams.define(device, handle)
     accesses = recorder.accesses([(t, device, mode, side) for t, mode, side in touched])
-    recorder.operation(int(OpKind.COLLECTIVE), name, stream, accesses)
+    recorder.operation(int(OpKind.COLLECTIVE), f"nccl::{name}", stream, accesses)
 
 
 def _all_reduce(

@@ -135,14 +135,24 @@ class Computation:
         self._touching = recorder.touching
 
     def compiled(self) -> _core.Operator | None:
-        """As the compiled core does it, where all calls have the same modes."""
-        plan = self.plan
-        if plan.training is not None:
-            return None
+        """As the compiled core does it."""
+        plan, training = self.plan, self.plan.training
+        always = training is not None and not training[1]
         return _core.Operator(
-            self, plan.tensors, plan.kind, plan.name, 0, self.fresh, self.stack == UNKNOWN,
-            plan.synchronizes, plan.uninitialized, 0,
-        )  # fmt: skip
+            reported=self,
+            places=plan.updating if always else plan.tensors,
+            updating=plan.updating,
+            training=None if training is None or always else (*training, 0),
+            kind=plan.kind,
+            name=plan.name,
+            copy=0,
+            result="output",
+            fresh=self.fresh,
+            shares=self.stack == UNKNOWN,
+            synchronizes=plan.synchronizes,
+            uninitialized=plan.uninitialized,
+            copies=0,
+        )
 
     def before(self, args: Arguments, kwargs: Keywords, accesses: list[r.Access]) -> int:
         """Add what the arguments touch; the device they lie on."""

@@ -10,9 +10,10 @@ import torch
 
 from streamsan.model import records as r
 from streamsan.record.cuda._graphs import install_graphs
+from streamsan.record.cuda._green import install_green
 from streamsan.record.cuda._host import install_host
 from streamsan.record.cuda._methods import listen
-from streamsan.record.cuda._nccl_handles import install_collectives
+from streamsan.record.cuda._nccl_groups import install_collectives
 from streamsan.record.cuda._queries import install_queries
 from streamsan.record.cuda._storages import install_storages
 from streamsan.record.cuda._trace import install_trace
@@ -26,6 +27,7 @@ def install_patches(recorder: CudaRecorder) -> None:
     """Hook everything, for the rest of the process."""
     install_trace(recorder)
     install_queries(recorder)
+    install_green(recorder)
     install_graphs(recorder)
     install_host(recorder)
     install_storages(recorder)

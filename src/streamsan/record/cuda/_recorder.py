@@ -66,7 +66,7 @@ class CudaRecorder:
         self.recording = None if arena is not None else _core.recording(self._parts())
         """What does all this in compiled code, None where that is not to be had."""
         self.routes = Routes(self)
-        self._dispatch: Dispatch | None = None
+        self.dispatch: Dispatch | None = None
         self.enabled = True
         self.keeps_errors = False
         """Whether no exception is lost while tensors are dropped: see `_pending`."""
@@ -76,10 +76,10 @@ class CudaRecorder:
 
     def install(self) -> None:
         """Start to watch, for the rest of the process."""
+        if self.arena is None:  # whose failures pass through the mode
+            self.dispatch = open_dispatch(self)
         install_patches(self)
         install_kernels(self, lambda: CudaMode(self))
-        if self.arena is None:  # whose failures pass through the mode
-            self._dispatch = open_dispatch(self)
         self.enter_thread()
 
     def _parts(self) -> _core.Parts:
@@ -110,7 +110,6 @@ class CudaRecorder:
             thread=observer.thread,
             error=observer.internal_error,
             node=current_node,
-            running=self.nodes.running,
             device=torch._C._cuda_getDevice,
             raw_stream=torch._C._cuda_getCurrentRawStream,
             grad=torch.is_grad_enabled,
@@ -128,28 +127,28 @@ class CudaRecorder:
 
     def enter_thread(self) -> None:
         """Watch the operators of the calling thread."""
-        if self._dispatch is not None:
-            self._dispatch.enter_thread()
+        if self.dispatch is not None:
+            self.dispatch.enter_thread()
         else:
             CudaMode(self).__enter__()  # type: ignore[no-untyped-call]
 
     @property
     def sees_below_modes(self) -> bool:
         """Whether operators are seen that are called with all dispatch modes switched off."""
-        return self._dispatch is not None
+        return self.dispatch is not None
 
     def hidden(self) -> AbstractContextManager[None]:
         """Operators that the calling thread runs in there are torch's own, and none of ours."""
-        if self._dispatch is not None:
-            return self._dispatch.hidden()
+        if self.dispatch is not None:
+            return self.dispatch.hidden()
         ours = isinstance(_get_current_dispatch_mode(), CudaMode)
         return _pop_mode_temporarily() if ours else nullcontext()
 
     def leave(self) -> None:
         """Stop watching: this is a forked child."""
         self.enabled = False
-        if self._dispatch is not None:
-            self._dispatch.leave_thread()
+        if self.dispatch is not None:
+            self.dispatch.leave_thread()
         if self.arena is not None:
             self.arena.leave()
 

@@ -14,6 +14,9 @@ from streamsan.record.cuda._flags import NativeStreams
 _LEGACY = 1  # cudaStreamLegacy, another handle of the stream 0
 _PER_THREAD = 2  # cudaStreamPerThread
 
+_PRIMARY = -1
+"""Stands for the handle of a device's own default stream where the device is divided."""
+
 
 class GraphCapture:
     """A capture under way or done: its number, its streams' timelines, its nodes' accesses.
@@ -55,8 +58,25 @@ class Streams:
         self._device: dict[int, int] = {}
         self._events: dict[int, int] = {}
         self._identities: dict[tuple[int, int], int | None] = {}
+        self._divided = False
         self.captures: tuple[GraphCapture, ...] = ()
         self.contexts = Contexts()
+
+    def divide(self) -> None:
+        """There are green contexts from now on, each with a default stream of its own. Which one
+        the handle 0 means is asked each time, so that no key of `known` may tell.
+        """
+        with self._observer.monitor:
+            self._divided = True
+            for device in [device for device, handle in self._known if handle == 0]:
+                self._known[device, _PRIMARY] = self._known.pop((device, 0))
+
+    def _default(self) -> int:
+        """What stands for the handle of the calling thread's default stream."""
+        if not self._divided:
+            return 0
+        green = self._native.green(0)
+        return -(self._native.identity(0) or green) if green else _PRIMARY
 
     def define(self, device: int, handle: int, name: str = "") -> int:
         """Timeline of a native stream. `name` is for one that is new here."""
@@ -65,21 +85,26 @@ class Streams:
             return timeline
         if handle == _PER_THREAD:
             return self._per_thread(device)
-        handle = 0 if handle == _LEGACY else handle
+        if handle in (0, _LEGACY):
+            handle = self._default()
         with self._observer.monitor:  # threads may meet a stream at the same time
-            if (device, handle) in self._known:
-                return self._known[device, handle]
-            default = handle == 0
-            timeline = self._observer.stream(
-                device,
-                handle,
-                blocking=default or self._blocking(handle),
-                default=default,
-                name="default" if default else name,
-            )
-            self._device[handle] = device
-            self._known[device, handle] = timeline
-        return timeline
+            if (device, handle) not in self._known:
+                self._known[device, handle] = self._new(device, handle, name)
+                self._device[handle] = device
+            return self._known[device, handle]
+
+    def _new(self, device: int, handle: int, name: str) -> int:
+        """The timeline of a stream that is new here; a handle below 0 is of a default stream."""
+        default, native = handle in (0, _PRIMARY), max(handle, 0)
+        if handle < _PRIMARY:
+            name = "default of a green context"
+        return self._observer.stream(
+            device,
+            native,
+            blocking=default or (native > 0 and self._blocking(native)),
+            default=default,
+            name="default" if default else name,
+        )
 
     def _blocking(self, handle: int) -> bool:
         """Rule D1: by the flags that the stream was made with. Those of torch's pools, which are
@@ -128,7 +153,7 @@ class Streams:
 
     def handles(self, device: int) -> list[int]:
         """Native handles of a device's streams that are known, the per-thread ones left out."""
-        return [handle for known, handle in list(self._known) if known == device]
+        return [max(handle, 0) for known, handle in list(self._known) if known == device]
 
     def of_handle(self, handle: int) -> int:
         """Timeline of a handle that came without its device."""

@@ -46,10 +46,10 @@ def install_trace(recorder: CudaRecorder) -> None:
     trace.register_callback_for_device_synchronization(
         held(lambda *where: observer.emit(r.DeviceSync(torch.cuda.current_device(), *where)))
     )
-    if recorder.arena is None:  # an arena tells of its memory by itself
-        _trace_memory(recorder)
     recorder.keeps_errors = keep_pending_errors()
     torch._C._activate_gpu_trace()
+    if recorder.arena is None:  # an arena tells of its memory by itself
+        _trace_memory(recorder)
 
 
 def _trace_memory(recorder: CudaRecorder) -> None:
@@ -58,9 +58,11 @@ def _trace_memory(recorder: CudaRecorder) -> None:
     Most operators cause two of these callbacks, so there is little between torch and them.
     """
     install_cache(recorder)
-    allocated, freed = memory_callbacks(recorder)
-    _call_directly(trace.MemoryAllocationCallbacks, allocated)
-    _call_directly(trace.MemoryDeallocationCallbacks, freed)
+    of = trace.MemoryAllocationCallbacks, trace.MemoryDeallocationCallbacks
+    dispatch = recorder.dispatch
+    if dispatch is None or not dispatch.trace_memory(of[0].callback_list, of[1].callback_list):
+        for registry, callback in zip(of, memory_callbacks(recorder)):
+            _call_directly(registry, callback)
     install_untraced(recorder)
 
 

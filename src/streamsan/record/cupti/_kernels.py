@@ -14,6 +14,9 @@ from streamsan.record.cupti._calls import Launch
 _NUMBA = re.compile(r"_ZN(\d.*?)B\d+v\d")
 """A function compiled by numba: its names, then a tag with the number of the version."""
 
+_CONSTANT = re.compile(r" const(?: volatile)?\*$")
+"""How the type of a pointer to a constant ends, as the C++ library writes it."""
+
 _MOST = 4096
 """Kernels remembered; handles of unloaded ones come again, so that there is no end to keep them
 for."""
@@ -21,10 +24,13 @@ for."""
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel: its name, and the size in bytes of each parameter."""
+    """A kernel: its name, the size in bytes of each parameter, and which of them are pointers
+    through which it can only read.
+    """
 
     name: str
     sizes: tuple[int, ...]
+    constant: frozenset[int] = frozenset()
 
 
 class Kernels:
@@ -42,7 +48,8 @@ class Kernels:
         if found is None:
             if len(self._known) >= _MOST:
                 self._known.clear()
-            found = Kernel(plain_name(symbol.decode(errors="replace")), self._sizes(function))
+            text = symbol.decode(errors="replace")
+            found = Kernel(plain_name(text), self._sizes(function), constant_pointers(text))
             self._known[key] = found
         return found
 
@@ -75,13 +82,32 @@ def plain_name(symbol: str) -> str:
     if numba := _NUMBA.match(symbol):
         return _nested(numba[1])
     text = _demangled(symbol) if symbol.startswith("_Z") else symbol
+    return text[: _parenthesis(text)].removeprefix("void ").strip() or symbol
+
+
+def constant_pointers(symbol: str) -> frozenset[int]:
+    """The numbers of a kernel's parameters that are pointers to constants (``float const*``), as
+    far as the name in the binary tells of types.
+    """
+    text = _demangled(symbol) if symbol.startswith("_Z") else ""
+    parts, depth = [""], 0
+    for sign in text[_parenthesis(text) + 1 : -1]:
+        depth += (sign in "<(") - (sign in ">)")
+        if sign == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return frozenset(i for i, part in enumerate(parts) if _CONSTANT.search(part))
+
+
+def _parenthesis(text: str) -> int:
+    """Where a function's parameters begin, or the end of the text."""
     depth = 0
     for at, sign in enumerate(text):
         depth += (sign == "<") - (sign == ">")
         if sign == "(" and not depth and at and not text.startswith("(anonymous", at):
-            text = text[:at]
-            break
-    return text.removeprefix("void ").strip() or symbol
+            return at
+    return len(text)
 
 
 def _nested(text: str) -> str:

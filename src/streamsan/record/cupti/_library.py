@@ -19,6 +19,7 @@ from functools import lru_cache
 from typing import Any
 
 from streamsan.errors import UsageError
+from streamsan.record._accounted import ACCOUNTED
 from streamsan.record._native_calls import NativeCalls
 from streamsan.record._native_code import address_of, keep_forever, supported
 from streamsan.record.cupti._ring import Ring
@@ -57,7 +58,8 @@ def library() -> Any:
     problem = "it is not installed"
     for path in _candidates():
         try:
-            found = ctypes.CDLL(path)
+            with ACCOUNTED:  # it is no extension of the program's, for whoever looks for those
+                found = ctypes.CDLL(path)
         except OSError as error:
             problem = str(error)
             continue

@@ -160,7 +160,7 @@ class DriverRecorder:
         parameters = self._kernels.parameters(kernel, launch)
         outputs = declared_outputs(kernel.name) if self._sure else None
         find = self._recorder.blocks.find
-        accesses = touched(parameters, outputs, device, find, given_array)
+        accesses = touched(parameters, outputs, device, find, given_array, kernel.constant)
         if accesses:
             name = r.FOREIGN + kernel.name
             self._recorder.operation(int(r.OpKind.KERNEL), name, timeline, accesses)
@@ -173,8 +173,7 @@ class DriverRecorder:
         if streams.knows_event(event) or self.noted.complete:
             return
         observer.note_once("blind-spot", _EVENTS)
-        for handle in streams.handles(device):
-            other = streams.define(device, handle)
+        for other in streams.of_device(device):
             if other != timeline:
                 streams.order(other, timeline)
 

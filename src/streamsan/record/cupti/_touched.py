@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from streamsan.model import records as r
 from streamsan.model.extent import canonical
@@ -15,24 +15,30 @@ Given = Callable[[int], "Array | None"]
 """The array at an address, where the caller of the kernel has told of one."""
 
 _GUESS = int(r.Confidence.POSSIBLE)
-_UPDATE = int(r.Mode.READ_WRITE)
+_UPDATE, _READ = int(r.Mode.READ_WRITE), int(r.Mode.READ)
 
 
 def touched(
-    parameters: Sequence[Parameter], outputs: int | None, device: int, find: Find, given: Given
+    parameters: Sequence[Parameter],
+    outputs: int | None,
+    device: int,
+    find: Find,
+    given: Given,
+    constant: Collection[int] = (),
 ) -> list[r.Access]:
     """What a kernel on `device` may read and write.
 
     An array has its own bytes, any other pointer the whole of its block; one into no block, those
     of the array that was `given` there. Where the library says what its kernel does, it writes as
     many arrays as `outputs`, the last ones, and reads those before: then these accesses are
-    ``likely``. All others are ``possible``, and read and write.
+    ``likely``. All others are ``possible``, and read and write, or read through the parameters of
+    the numbers `constant`.
     """
     found: dict[tuple[int, int, int, tuple[int, ...]], r.Access] = {}
     known = list(arguments(parameters))
     inputs = sum(argument.array is not None for argument in known) - (outputs or 0)
     for argument in known:
-        mode, sure = _UPDATE, _GUESS
+        mode, sure = _READ if argument.number in constant else _UPDATE, _GUESS
         if outputs is not None and argument.array is not None:
             sure = int(r.Confidence.LIKELY)
             mode = int(r.Mode.READ if inputs > 0 else r.Mode.WRITE)

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -25,6 +26,7 @@ import torch
 
 NAME = "_streamsan_dispatch"
 SOURCE = Path(__file__).with_name("dispatch.cpp")
+_CORE = SOURCE.parent.with_name("compiled")
 _STANDARDS = ("-std=c++20", "-std=c++17")  # newer torch needs the first, older compilers the second
 
 
@@ -41,29 +43,34 @@ def compiler() -> list[str] | None:
     return None
 
 
-def library() -> Path:
-    """Where the library for this Python, this torch and this source is kept, built or not."""
+def library(*options: str) -> Path:
+    """Where the library for this Python, this torch and these sources is kept, built or not."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    what = (SOURCE.read_bytes(), torch.__version__.encode(), str(torch.__file__).encode())
+    sources = (SOURCE, *SOURCE.parent.glob("*.hpp"), *_CORE.glob("*.h"))
+    names = (torch.__version__, str(torch.__file__), *options)
+    what = [*(path.read_bytes() for path in sorted(sources)), *(name.encode() for name in names)]
     digest = hashlib.sha256(b"\0".join(what)).hexdigest()[:16]
     return Path(cache) / "streamsan" / f"{NAME}-{digest}{sysconfig.get_config_var('EXT_SUFFIX')}"
 
 
-def load() -> ModuleType:
-    """The library, built first if need be. Raises BuildError."""
+def load(*options: str) -> ModuleType:
+    """The library, built first if need be, with further options of the compiler (for tests).
+
+    Raises BuildError.
+    """
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
         raise BuildError("this Python has no interpreter lock")
-    target = library()
+    target = library(*options)
     if target.exists():
         return _loaded(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        _build(target)
+        _build(target, options)
         return _loaded(target)
     except OSError:  # a home that cannot be written: build for this process alone
         with tempfile.TemporaryDirectory() as folder:
             target = Path(folder) / target.name
-            _build(target)
+            _build(target, options)
             return _loaded(target)
 
 
@@ -76,7 +83,7 @@ def problem() -> str:
     return ""
 
 
-def _build(target: Path) -> None:
+def _build(target: Path, options: Sequence[str]) -> None:
     command = compiler()
     if command is None:
         raise BuildError("there is no C++ compiler")
@@ -89,7 +96,16 @@ def _build(target: Path) -> None:
     errors = ""
     for standard in _STANDARDS:
         done = subprocess.run(
-            [*command, standard, *_options(), str(SOURCE), "-o", str(unfinished), *_libraries()],
+            [
+                *command,
+                standard,
+                *_options(),
+                *options,
+                str(SOURCE),
+                "-o",
+                str(unfinished),
+                *_libraries(),
+            ],
             capture_output=True,
             text=True,
             check=False,

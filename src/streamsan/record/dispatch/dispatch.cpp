@@ -4,8 +4,9 @@
 // would show to a dispatch mode comes here first.
 //
 // Most operators touch no bytes, and are passed on without the interpreter. Of those that do, the
-// tensors are handed to Python before and after. Whatever takes more is run under a dispatch mode,
-// for this one operator.
+// tensors are described to the compiled core before and after; where there is no core, or it says
+// so, they are handed to Python. Whatever takes more is run under a dispatch mode, for this one
+// operator.
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -13,227 +14,23 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
-#include <torch/csrc/autograd/python_variable.h>
 #include <torch/library.h>
 
 #include <algorithm>
 #include <iterator>
-#include <mutex>
-#include <unordered_map>
+#include <string>
+
+#include "described.hpp"
+#include "gpu_trace.hpp"
+#include "interpreter.hpp"
+#include "reporting.hpp"
+#include "routes.hpp"
 
 namespace {
 
+using namespace streamsan;
+
 constexpr auto kKey = c10::DispatchKey::Fake;
-
-// A reference that lives as long as the process: static destructors run after the interpreter.
-PyObject* find_route = nullptr; // find_route(name, overload) -> None, "mode", "view" or a Reported
-PyObject* begin = nullptr;      // begin(reported, args, kwargs) -> a Running, or None
-PyObject* push_mode = nullptr;  // push_mode() -> the mode
-PyObject* pop_mode = nullptr;   // pop_mode(mode)
-PyObject* note = nullptr;       // note(): a view that needs a gradient was made
-PyObject* tell = nullptr;       // tell(error): an internal error
-PyObject* done_name = nullptr;
-PyObject* end_name = nullptr;
-
-enum class Way { pass, view, report, mode };
-
-struct Route {
-  Way way = Way::pass;
-  PyObject* reported = nullptr;
-};
-
-// Have an error of ours told, if there is one: the program is to know nothing of it.
-void tell_of_error() {
-  if (!PyErr_Occurred()) return;
-  PyObject *type, *value, *trace;
-  PyErr_Fetch(&type, &value, &trace);
-  PyErr_NormalizeException(&type, &value, &trace);
-  if (value && trace) PyException_SetTraceback(value, trace);
-  if (value) Py_XDECREF(PyObject_CallFunctionObjArgs(tell, value, nullptr));
-  PyErr_Clear();
-  Py_XDECREF(type);
-  Py_XDECREF(value);
-  Py_XDECREF(trace);
-}
-
-// The interpreter lock; an error that is on its way meanwhile is kept.
-class Interpreter {
- public:
-  Interpreter() : state_(PyGILState_Ensure()) {
-    if (PyErr_Occurred()) PyErr_Fetch(&type_, &value_, &trace_);
-  }
-  ~Interpreter() {
-    tell_of_error();
-    if (type_) PyErr_Restore(type_, value_, trace_);
-    PyGILState_Release(state_);
-  }
-  Interpreter(const Interpreter&) = delete;
-  Interpreter& operator=(const Interpreter&) = delete;
-
- private:
-  PyGILState_STATE state_;
-  PyObject *type_ = nullptr, *value_ = nullptr, *trace_ = nullptr;
-};
-
-// Whether a tensor has memory of its own, unlike those that wrap others, fake ones, and those that
-// torch has made of a number of the program's.
-bool has_memory(const at::Tensor& tensor) {
-  return tensor.defined() && !tensor.unsafeGetTensorImpl()->is_wrapped_number() &&
-      !tensor.key_set().has(c10::DispatchKey::Python) && !tensor.is_meta();
-}
-
-// Whether a value is a list, and not one of the sorts of numbers that most are of.
-bool may_hold_tensors(const c10::IValue& value) {
-  return value.isList() && !value.isIntList() && !value.isDoubleList();
-}
-
-// An argument or a result as Python sees it, as far as a report needs it: tensors, lists of them,
-// and booleans; None for anything else. A new reference, or null with an error set.
-PyObject* shown(const c10::IValue& value) {
-  if (value.isTensor()) {
-    if (has_memory(value.toTensor())) return THPVariable_Wrap(value.toTensor());
-  } else if (value.isBool()) {
-    return PyBool_FromLong(value.toBool());
-  } else if (may_hold_tensors(value)) {
-    const auto items = value.toListRef();
-    PyObject* list = PyList_New(static_cast<Py_ssize_t>(items.size()));
-    if (!list) return nullptr;
-    Py_ssize_t place = 0;
-    for (const c10::IValue& item : items) {
-      PyObject* element = shown(item);
-      if (!element) {
-        Py_DECREF(list);
-        return nullptr;
-      }
-      PyList_SET_ITEM(list, place++, element);
-    }
-    return list;
-  }
-  Py_RETURN_NONE;
-}
-
-// The arguments of a call: those with a place, and those that have a name only.
-bool arguments(
-    const c10::FunctionSchema& schema,
-    const torch::jit::Stack& stack,
-    PyObject** args,
-    PyObject** kwargs) {
-  const auto& declared = schema.arguments();
-  const size_t count = declared.size(), first = stack.size() - count;
-  size_t positional = 0;
-  while (positional < count && !declared[positional].kwarg_only()) positional++;
-  *args = PyTuple_New(static_cast<Py_ssize_t>(positional));
-  *kwargs = PyDict_New();
-  if (!*args || !*kwargs) return false;
-  for (size_t i = 0; i < count; i++) {
-    PyObject* value = shown(stack[first + i]);
-    if (!value) return false;
-    if (i < positional) {
-      PyTuple_SET_ITEM(*args, static_cast<Py_ssize_t>(i), value);
-      continue;
-    }
-    const int set =
-        value == Py_None ? 0 : PyDict_SetItemString(*kwargs, declared[i].name().c_str(), value);
-    Py_DECREF(value);
-    if (set < 0) return false;
-  }
-  return true;
-}
-
-PyObject* results(size_t count, const torch::jit::Stack& stack) {
-  if (count == 1) return shown(stack.back());
-  PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(count));
-  for (size_t i = 0; tuple && i < count; i++) {
-    PyObject* value = shown(stack[stack.size() - count + i]);
-    if (!value) {
-      Py_DECREF(tuple);
-      return nullptr;
-    }
-    PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), value);
-  }
-  return tuple;
-}
-
-Route* make_route(const c10::OperatorHandle& op) {
-  auto* route = new Route;
-  Interpreter interpreter;
-  PyObject* found = PyObject_CallFunction(
-      find_route, "ss", op.operator_name().name.c_str(), op.operator_name().overload_name.c_str());
-  if (!found || found == Py_None) {
-    Py_XDECREF(found);
-  } else if (PyUnicode_Check(found)) {
-    route->way = PyUnicode_CompareWithASCIIString(found, "view") == 0 ? Way::view : Way::mode;
-    Py_DECREF(found);
-  } else {
-    route->way = Way::report;
-    route->reported = found;
-  }
-  return route;
-}
-
-// Routes are looked up without the interpreter lock, by where the dispatcher keeps the operator's
-// name, and live as long as the process.
-const Route& route_of(const c10::OperatorHandle& op) {
-  static std::mutex mutex;
-  static std::unordered_map<const void*, Route*> all;
-  thread_local std::unordered_map<const void*, Route*> known;
-  const void* key = &op.operator_name();
-  auto place = known.find(key);
-  if (place != known.end()) return *place->second;
-  {
-    std::lock_guard<std::mutex> guard(mutex);
-    auto found = all.find(key);
-    if (found != all.end()) return *(known[key] = found->second);
-  }
-  Route* made = make_route(op); // not under the lock: it takes the interpreter's
-  std::lock_guard<std::mutex> guard(mutex);
-  Route*& kept = all[key];
-  if (!kept) kept = made; // else another thread was faster, and this one is left alone
-  return *(known[key] = kept);
-}
-
-// An operator that is being reported.
-class Reporting {
- public:
-  Reporting(const c10::OperatorHandle& op, PyObject* reported, const torch::jit::Stack& stack) {
-    Interpreter interpreter;
-    PyObject *args = nullptr, *kwargs = nullptr;
-    if (arguments(op.schema(), stack, &args, &kwargs)) {
-      running_ = PyObject_CallFunctionObjArgs(begin, reported, args, kwargs, nullptr);
-      if (running_ == Py_None) Py_CLEAR(running_);
-    }
-    Py_XDECREF(args);
-    Py_XDECREF(kwargs);
-  }
-
-  void done(size_t count, const torch::jit::Stack& stack) {
-    if (!running_) return;
-    Interpreter interpreter;
-    PyObject* result = results(count, stack);
-    if (result) {
-      Py_XDECREF(PyObject_CallMethodObjArgs(running_, done_name, result, nullptr));
-      Py_DECREF(result);
-    }
-    end();
-  }
-
-  ~Reporting() {
-    if (!running_) return;
-    Interpreter interpreter;
-    end();
-  }
-  Reporting(const Reporting&) = delete;
-  Reporting& operator=(const Reporting&) = delete;
-
- private:
-  void end() {
-    tell_of_error();
-    Py_XDECREF(PyObject_CallMethodObjArgs(running_, end_name, nullptr));
-    Py_CLEAR(running_);
-  }
-
-  PyObject* running_ = nullptr;
-};
 
 bool wraps(const c10::IValue& value) {
   if (value.isTensor())
@@ -274,12 +71,12 @@ class Mode {
       : wanted_(!any_wraps(op, stack)), shown_(wanted_) {
     if (!wanted_) return;
     Interpreter interpreter;
-    pushed_ = PyObject_CallFunctionObjArgs(push_mode, nullptr);
+    pushed_ = PyObject_CallNoArgs(recorder.push_mode);
   }
   ~Mode() {
     if (!pushed_) return;
     Interpreter interpreter;
-    Py_XDECREF(PyObject_CallFunctionObjArgs(pop_mode, pushed_, nullptr));
+    Py_XDECREF(PyObject_CallOneArg(recorder.pop_mode, pushed_));
     Py_DECREF(pushed_);
   }
   Mode(const Mode&) = delete;
@@ -301,7 +98,7 @@ void note_view(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
   const auto& first = stack[stack.size() - op.schema().arguments().size()];
   if (c10::GradMode::is_enabled() && first.isTensor() && first.toTensor().requires_grad()) {
     Interpreter interpreter;
-    Py_XDECREF(PyObject_CallFunctionObjArgs(note, nullptr));
+    Py_XDECREF(PyObject_CallNoArgs(recorder.note));
   }
 }
 
@@ -327,7 +124,7 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::ji
       op.callBoxed(stack);
       return;
     case Way::report: {
-      Reporting reporting(op, route.reported, *stack);
+      Reporting reporting(op, route, *stack);
       op.callBoxed(stack);
       reporting.done(op.schema().returns().size(), *stack);
       return;
@@ -340,15 +137,42 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::ji
 }
 
 PyObject* set_up(PyObject*, PyObject* args) {
+  PyObject* bridge;
+  auto& r = recorder;
   if (!PyArg_ParseTuple(
-          args, "OOOOOO", &find_route, &begin, &push_mode, &pop_mode, &note, &tell))
+          args, "OOOOOOO", &r.find_route, &r.begin, &r.push_mode, &r.pop_mode, &r.note, &r.tell,
+          &bridge))
     return nullptr;
-  for (PyObject* kept : {find_route, begin, push_mode, pop_mode, note, tell}) Py_INCREF(kept);
-  if (!(done_name = PyUnicode_InternFromString("done"))) return nullptr;
-  if (!(end_name = PyUnicode_InternFromString("end"))) return nullptr;
+  for (PyObject* kept : {r.find_route, r.begin, r.push_mode, r.pop_mode, r.note, r.tell})
+    Py_INCREF(kept);
+  if (bridge != Py_None) {
+    const auto* core = static_cast<const Bridge*>(PyCapsule_GetPointer(bridge, BRIDGE_CAPSULE));
+    if (!core) return nullptr;
+    if (core->version == BRIDGE_VERSION) r.core = core; // else it is one of another release
+  }
   static auto library = torch::Library(
       torch::Library::IMPL, "_", std::make_optional(kKey), __FILE__, __LINE__);
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+  Py_RETURN_NONE;
+}
+
+PyObject* trace_memory(PyObject*, PyObject* args) {
+  PyObject *recording, *allocations, *frees;
+  if (!PyArg_ParseTuple(
+          args, "OO!O!", &recording, &PyList_Type, &allocations, &PyList_Type, &frees))
+    return nullptr;
+  return PyBool_FromLong(GpuTrace::replace(recorder.core, recording, allocations, frees));
+}
+
+PyObject* pass_over(PyObject*, PyObject* names) {
+  static auto library =
+      torch::Library(torch::Library::IMPL, "aten", std::make_optional(kKey), __FILE__, __LINE__);
+  if (!PyTuple_Check(names)) return PyErr_Format(PyExc_TypeError, "pass_over takes a tuple");
+  for (Py_ssize_t at = 0; at < PyTuple_GET_SIZE(names); at++) {
+    const char* name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(names, at));
+    if (!name) return nullptr;
+    library.impl(name, torch::CppFunction::makeFallthrough());
+  }
   Py_RETURN_NONE;
 }
 
@@ -359,9 +183,32 @@ PyObject* include(PyObject*, PyObject* on) {
   Py_RETURN_NONE;
 }
 
+#ifdef STREAMSAN_HOST_AS_DEVICE // for tests, where no allocator does it
+PyObject* trace(PyObject*, PyObject* args) {
+  const char* what;
+  unsigned long long address;
+  if (!PyArg_ParseTuple(args, "sK", &what, &address)) return nullptr;
+  const auto& table = **c10::impl::GPUTrace::get_trace();
+  const std::string name = what;
+  if (name == "allocation") table.trace_gpu_memory_allocation(c10::DeviceType::CUDA, address);
+  if (name == "free") table.trace_gpu_memory_deallocation(c10::DeviceType::CUDA, address);
+  if (name == "event") table.trace_gpu_event_creation(c10::DeviceType::CUDA, address);
+  Py_RETURN_NONE;
+}
+#endif
+
 PyMethodDef methods[] = {
+#ifdef STREAMSAN_HOST_AS_DEVICE
+    {"trace", trace, METH_VARARGS, "trace(what, address): an event of torch's GPU trace."},
+#endif
     {"set_up", set_up, METH_VARARGS,
-     "set_up(find_route, begin, push_mode, pop_mode, note, tell): once in a process."},
+     "set_up(find_route, begin, push_mode, pop_mode, note, tell, bridge): once in a process."},
+    {"pass_over", pass_over, METH_O,
+     "pass_over(names): have the dispatcher pass us over for these of aten's operators, once in a "
+     "process and before any thread is included."},
+    {"trace_memory", trace_memory, METH_VARARGS,
+     "trace_memory(recording, of_allocations, of_frees): tell a recording of what torch's GPU trace "
+     "shows of memory, beside the listeners in both lists; False where that is not possible."},
     {"include", include, METH_O, "include(on): show the operators of the calling thread."},
     {nullptr, nullptr, 0, nullptr}};
 

@@ -2,8 +2,8 @@
 
 Inductor launches most of its kernels by a launcher of its own, the static one: a generated function
 that calls its global ``runner`` with grid, stream and those arguments that are no constants. The
-kernels that it leaves to Triton's launcher come by `streamsan.record.kernels.triton`. Nothing is
-seen of what the C++ wrapper launches.
+kernels that it leaves to Triton's launcher come by `streamsan.record.kernels.triton`, those that
+its C++ wrapper launches by `streamsan.record.kernels.wrappers`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from streamsan.record._sites import compiled, generated
+from streamsan.record.kernels.cubins import Cubins
 from streamsan.record.kernels.launches import Launches
 from streamsan.record.kernels.triton import WatchedLauncher
 from streamsan.record.kernels.uses import KernelUses, from_names, from_text
@@ -45,6 +46,22 @@ def install_inductor(launches: Launches, heuristics: Any) -> None:
     kind.make_launcher = make_launcher
     if quicken is not None:
         tuner._build_fast_launcher = build_fast_launcher
+
+
+def install_compilations(launches: Launches, heuristics: Any, cubins: Cubins) -> None:
+    """Note the intermediate code of what is compiled for C++ code to launch."""
+    tuner = heuristics.CachingAutotuner
+    save = tuner.save_gpu_kernel
+
+    def save_gpu_kernel(self: Any, stream: Any, launcher: Any, *args: Any, **kwargs: Any) -> Any:
+        launches.guarded(lambda: note(launcher.bin))
+        return save(self, stream, launcher, *args, **kwargs)
+
+    def note(kernel: Any) -> None:
+        if "ttir" in kernel.asm and "cubin" in kernel.asm:
+            cubins.note(kernel.metadata.name, kernel.asm["cubin"], str(kernel.asm["ttir"]))
+
+    tuner.save_gpu_kernel = save_gpu_kernel
 
 
 def install_generated(launches: Launches, heuristics: Any, codecache: Any) -> None:

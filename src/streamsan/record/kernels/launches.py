@@ -7,6 +7,7 @@ it describes: which of them a kernel touches, and whether it goes beyond, its co
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,6 +27,18 @@ _Place = tuple[int, int]
 """Where a tensor lies: address space and address."""
 
 _ADDRESSES = "memory that Triton kernels reach by addresses other than those of their tensors"
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """An address that came without its tensor. `whole` are the bytes that it may stand for, counted
+    from it, and `sure` whether it stands for just those.
+    """
+
+    space: int
+    address: int
+    whole: Extent
+    sure: bool
 
 
 class Launches:
@@ -86,14 +99,18 @@ class Launches:
             start, run, sizes, strides = touch.extent or _whole(pointers[pointer])
             if run:
                 name, _, confidence = uses.parameters[pointer]
+                if touch.extent is None and _is_guess(pointers[pointer]):
+                    confidence = int(r.Confidence.POSSIBLE)
                 extent = address + start, run, sizes, strides
                 accesses.append(r.Access(space, *extent, touch.mode, name, confidence))
         if uses.elsewhere:
             recorder.observer.note_once("blind-spot", _ADDRESSES)
-        self._emit(uses.name, timeline, accesses)
+        self.emit(uses.name, timeline, accesses)
 
     def _place(self, value: Any, timeline: int) -> _Place | None:
         """Where what came as a pointer lies, its block made known; None for nothing known."""
+        if isinstance(value, Pointer):
+            return value.space, value.address
         tensor = _tensor(value)
         recorder = self._recorder
         if tensor is None:
@@ -108,7 +125,7 @@ class Launches:
             recorder.blocks.engine_records(tensor, timeline)
         return r.HOST if owner == PINNED else owner, tensor.data_ptr()
 
-    def _emit(self, name: str, timeline: int, accesses: Sequence[r.Access]) -> None:
+    def emit(self, name: str, timeline: int, accesses: Sequence[r.Access]) -> None:
         """Report the operation: after the operator at work, where there is one (rule C7)."""
         recorder, kind = self._recorder, int(r.OpKind.KERNEL)
         stack, inside = recorder.stack(), recorder.local.inside
@@ -130,8 +147,14 @@ def _tensor(value: Any) -> torch.Tensor | None:
     return base if isinstance(base, torch.Tensor) else None
 
 
+def _is_guess(value: Any) -> bool:
+    return isinstance(value, Pointer) and not value.sure
+
+
 def _whole(value: Any) -> Extent:
     """All bytes of what came as a pointer, counted from it; a run of 0 where it has none."""
+    if isinstance(value, Pointer):
+        return value.whole
     tensor = _tensor(value)
     assert tensor is not None
     sizes, strides = tuple(tensor.shape), tensor.stride()

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 LONGEST = 1 << 20
 """Characters of the longest text that is read: beyond, a kernel counts as not understood."""
 
-_POINTERS = ("!tt.ptr", "!tt.tensordesc")
+POINTER, DESCRIPTOR = "!tt.ptr", "!tt.tensordesc"
+_POINTERS = (POINTER, DESCRIPTOR)
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _QUOTED_FUNCTION = re.compile(r'@"([^"\s]*)"\(')
@@ -55,11 +56,14 @@ class Op:
 
 @dataclass(slots=True)
 class Function:
-    """A function: its parameters as pairs of value and type, and its operations."""
+    """A function: its parameters as pairs of value and type, with their `names`, and its
+    operations.
+    """
 
     name: str
     public: bool
     parameters: tuple[tuple[int, str], ...]
+    names: tuple[str, ...] = ()
     body: list[Op] = field(default_factory=list)
 
     @property
@@ -146,10 +150,11 @@ class _Reader:
 
     def _function(self, visibility: str | None, name: str, parameters: str) -> None:
         self._scopes, self._open = [{}], []
-        found = tuple((self._define(n), kind) for n, kind in _PARAMETER.findall(parameters))
+        listed = _PARAMETER.findall(parameters)
+        found = tuple((self._define(n), kind) for n, kind in listed)
         if any(function.name == name for function in self.functions):
             raise NotUnderstoodError(f"two functions {name}")
-        function = Function(name, visibility != "private", found)
+        function = Function(name, visibility != "private", found, tuple(n for n, _ in listed))
         self.functions.append(function)
         self._bodies = [function.body]
 

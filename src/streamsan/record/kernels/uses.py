@@ -9,7 +9,7 @@ from typing import NamedTuple
 from streamsan.model.records import Confidence, Mode
 from streamsan.record.kernels.extents import Extents, Grid, Touch, whole
 from streamsan.record.kernels.flow import uses
-from streamsan.record.kernels.ttir import NotUnderstoodError, read
+from streamsan.record.kernels.ttir import Function, NotUnderstoodError, read
 
 _LIKELY, _POSSIBLE = int(Confidence.LIKELY), int(Confidence.POSSIBLE)
 
@@ -55,10 +55,16 @@ def from_text(kernel: str, names: Sequence[str], text: str | None) -> KernelUses
     if not text:
         return None
     try:
-        functions = read(text)
-        found = uses(functions)
+        return from_functions(kernel, names, read(text))
     except (NotUnderstoodError, RecursionError):
         return None
+
+
+def from_functions(
+    kernel: str, names: Sequence[str], functions: Sequence[Function]
+) -> KernelUses | None:
+    """The same, of code that has been read. Raises NotUnderstoodError and RecursionError."""
+    found = uses(functions)
     if len(found.parameters) != len(names):
         return None
     parameters = [

@@ -1,4 +1,7 @@
-"""Copies among devices as ``torch.nn.parallel`` makes them: broadcast, scatter and gather."""
+"""Copies among devices as ``torch.nn.parallel`` makes them: broadcast, scatter and gather.
+
+Broadcasts go by NCCL where they can, all else by copies (torch/csrc/cuda/comm.cpp).
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,30 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
+from torch.cuda import nccl
+
+from streamsan.virtual.face.nccl import raw
 
 Tensors = Sequence[torch.Tensor]
 
 
 def broadcast(tensor: torch.Tensor, devices: Sequence[int]) -> list[torch.Tensor]:
     """The tensor on each device: itself on its own, copies on the others."""
-    return [tensor.to(torch.device("cuda", index), non_blocking=True) for index in devices]
+    own = tensor.get_device()
+    others = [index for index in devices if index != own]
+    copies = [torch.empty_like(tensor, device=torch.device("cuda", index)) for index in others]
+    broadcast_out(tensor, copies)
+    left = iter(copies)
+    return [tensor if index == own else next(left) for index in devices]
 
 
 def broadcast_out(tensor: torch.Tensor, out: Tensors) -> Tensors:
-    """Copy the tensor into each of `out`."""
+    """Write the tensor into each of `out`: by NCCL where all are on devices of their own, which
+    orders the devices' current streams with nothing else, and by copies where they are not.
+    """
+    if out and nccl.is_available([tensor, *out]):
+        raw.broadcast([tensor, *out], 0, None, None)
+        return out
     for target in out:
         target.copy_(tensor, non_blocking=True)
     return out
@@ -26,7 +42,7 @@ def broadcast_out(tensor: torch.Tensor, out: Tensors) -> Tensors:
 def broadcast_coalesced(
     tensors: Tensors, devices: Sequence[int], buffer_size: int
 ) -> list[list[torch.Tensor]]:
-    """The tensors on each device."""
+    """The tensors on each device: themselves on the first, which is theirs."""
     copies = [broadcast(tensor, devices) for tensor in tensors]
     return [[copied[place] for copied in copies] for place in range(len(devices))]
 

@@ -1,7 +1,9 @@
-"""NumPy arrays that share pinned memory, whose reads and writes nobody sees.
+"""NumPy arrays that share pinned memory, whose reads and writes show only in part.
 
-An array that is gone before the memory was in order was read, if ever, out of order: so the end
-of an array counts as its read. Reads through arrays that live on are not seen.
+A recorder that listens to NumPy (`Exports.sees_uses`) tells what its functions read and write. Code
+that takes nothing but an array's address calls none of them. An array that is gone before the
+memory was in order was read, if ever, out of order: so the end of an array of which no use was seen
+counts as its read, which is a guess, or where nobody listens to NumPy, likely.
 
 Writes show in the bytes. Those that an upload reads are kept when it is enqueued, and compared when
 the array ends, before the host waits for anything, and before the next upload: what differs by then
@@ -13,11 +15,13 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from streamsan.model import records as r
+from streamsan.model.extent import span
 from streamsan.virtual.observer import Observer
 
 _UPLOADS = 64
@@ -30,14 +34,19 @@ _HOST, _WRITE = int(r.OpKind.HOST), int(r.Mode.WRITE)
 _UP, _DOWN = int(r.CopyKind.HOST_TO_DEVICE), int(r.CopyKind.DEVICE_TO_HOST)
 
 
+_Stream = tuple[int, int]
+"""A stream's timeline and its device."""
+
+
 class _Array:
     """An array that was lent: the bytes it shares, where they are, and who made it where."""
 
-    __slots__ = ("access", "pointer", "stack", "thread")
+    __slots__ = ("access", "pointer", "stack", "thread", "used")
 
     def __init__(self, access: r.Access, pointer: int, thread: int, stack: int) -> None:
         self.access = msgspec.structs.replace(access, confidence=int(r.Confidence.LIKELY))
         self.pointer = pointer
+        self.used = False
         self.thread = thread
         self.stack = stack
 
@@ -51,7 +60,7 @@ class _Upload:
 
     __slots__ = ("end", "kept", "start", "stream", "threads")
 
-    def __init__(self, access: r.Access, stream: int) -> None:
+    def __init__(self, access: r.Access, stream: _Stream) -> None:
         self.start, self.end = access.address, access.address + access.run
         self.stream = stream
         self.kept: dict[int, tuple[int, bytes]] = {}
@@ -70,7 +79,11 @@ class Exports:
         self._arrays: dict[int, _Array] = {}
         self._alive: dict[int, weakref.ref[Any]] = {}
         self._uploads: deque[_Upload] = deque(maxlen=_UPLOADS)
-        self._landings: dict[int, int] = {}
+        self._landings: dict[tuple[int, _Stream], int] = {}
+        self.sees_uses = False
+        """Whether it is told what NumPy does with arrays."""
+        self.reached: Callable[[int, int], None] | None = None
+        """Hears which bytes devices copy from and to: the first, and the one behind the last."""
         observer.watcher = self
 
     def add(self, array: Any, access: r.Access) -> None:
@@ -81,10 +94,11 @@ class Exports:
 
         def gone(_: weakref.ref[Any]) -> None:
             del self._alive[key], self._arrays[key]
-            ends = [lent.access, *self._changes(key, lent, lent.thread)]
+            ends = [*self._end(lent), *self._changes(key, lent, lent.thread)]
             for upload in list(self._uploads):
                 upload.kept.pop(key, None)
-            observer.monitor.later(lambda: self._report(lent, lent.thread, tuple(ends)))
+            if ends:
+                observer.monitor.later(lambda: self._report(lent, lent.thread, tuple(ends)))
 
         with observer.monitor:
             self._alive[key] = weakref.ref(array, gone)
@@ -92,49 +106,73 @@ class Exports:
             for upload in self._uploads:
                 self._keep(upload, key, lent)
 
+    def _end(self, lent: _Array) -> list[r.Access]:
+        """What an array that is gone was read for, as far as nobody saw it."""
+        if not self.sees_uses:
+            return [lent.access]
+        guess = msgspec.structs.replace(lent.access, confidence=int(r.Confidence.POSSIBLE))
+        return [] if lent.used else [guess]
+
     # -- what the recorder tells ------------------------------------------------------------------
 
     def touched(
         self, copy: int, stream: int, accesses: tuple[r.Access, ...], captured: bool
     ) -> None:
         """An operation that touches host memory was enqueued, or done by the host (`copy` 0)."""
+        on = stream, max((access.space for access in accesses), default=r.NONE)
         for access in accesses:
-            if access.space == r.HOST and not access.sizes:
-                if copy == _DOWN:
-                    self._landed(access)
-                elif copy == _UP and not captured:
-                    self._uploaded(access, stream)
-                elif not copy and access.mode & _WRITE:
+            if access.space != r.HOST:
+                continue
+            low, high = span((access.address, access.run, access.sizes, access.strides))
+            if copy and self.reached is not None:
+                with self._observer.monitor:
+                    self.reached(low, high)
+            if copy == _DOWN:  # a captured one may come whenever its graph is launched
+                self._landed(low, high, (r.NONE, r.NONE) if captured else on)
+            elif copy == _UP and not captured and not access.sizes:
+                self._uploaded(access, on)
+            elif not copy and self._arrays:
+                self._used(low, high)
+                if access.mode & _WRITE and access.confidence and not access.sizes:
                     self._rewritten(access)
+
+    def _used(self, low: int, high: int) -> None:
+        """The host has used bytes, through an array or otherwise."""
+        with self._observer.monitor:
+            for lent in self._arrays.values():
+                if low < lent.access.address + lent.access.run and lent.access.address < high:
+                    lent.used = True
 
     def waits(self, record: r.StreamSync | r.DeviceSync | r.EventSync) -> None:
         """A thread is about to come after work of a device: until then it has not."""
-        if not self._uploads:
+        if not self._uploads and not self._landings:
             return
         with self._observer.monitor:
             self._compare(record.thread)
             if isinstance(record, r.EventSync):
                 return
             for upload in list(self._uploads):
-                if isinstance(record, r.DeviceSync) or upload.stream == record.stream:
+                if _covers(record, upload.stream):
                     self._uploads.remove(upload)
+            for start, stream in list(self._landings):
+                if _covers(record, stream):
+                    del self._landings[start, stream]
 
-    def _uploaded(self, access: r.Access, stream: int) -> None:
+    def _uploaded(self, access: r.Access, stream: _Stream) -> None:
         with self._observer.monitor:
             self._compare(self._observer.thread())
             upload = _Upload(access, stream)
-            if any(s < upload.end and upload.start < e for s, e in self._landings.items()):
+            if any(s < upload.end and upload.start < e for (s, _), e in self._landings.items()):
                 return  # the device may change these bytes at any time
             for key, lent in self._arrays.items():
                 self._keep(upload, key, lent)
             self._uploads.append(upload)
 
-    def _landed(self, access: r.Access) -> None:
+    def _landed(self, low: int, high: int, stream: _Stream) -> None:
         with self._observer.monitor:
-            end = access.address + access.run
-            self._landings[access.address] = max(end, self._landings.get(access.address, 0))
+            self._landings[low, stream] = max(high, self._landings.get((low, stream), 0))
             for upload in list(self._uploads):
-                if upload.start < end and access.address < upload.end:
+                if upload.start < high and low < upload.end:
                     self._uploads.remove(upload)
 
     def _rewritten(self, access: r.Access) -> None:
@@ -192,6 +230,13 @@ class Exports:
         self._observer.operation(
             _HOST, "Tensor.numpy", thread, accesses, stack=lent.stack, thread=thread
         )
+
+
+def _covers(record: r.StreamSync | r.DeviceSync, stream: _Stream) -> bool:
+    """Whether a wait is for all work of a stream."""
+    if isinstance(record, r.DeviceSync):
+        return record.device == stream[1]
+    return record.stream == stream[0]
 
 
 def _bytes(lent: _Array, address: int, size: int) -> bytes:

@@ -23,7 +23,7 @@ class Host:
     def __init__(self, face: Face) -> None:
         self._face = face
         self.observer = face.gpu.observer
-        self._exports = Exports(face.gpu.observer)
+        self.exports = Exports(face.gpu.observer)
 
     def run(self, plan: Plan, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run an operator that touches host memory only."""
@@ -40,7 +40,7 @@ class Host:
         """NumPy shares the memory of a pinned tensor."""
         access = self._face.tensors.access(tensor, PINNED, int(Mode.READ), "self")
         if access is not None:
-            self._exports.add(array, access)
+            self.exports.add(array, access)
 
     @tells
     def touch(self, found: Sequence[Operand], name: str) -> None:

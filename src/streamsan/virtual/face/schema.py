@@ -93,6 +93,11 @@ class Plan:
         on = args[position] if 0 <= position < len(args) else kwargs.get(name)
         if name and not on:
             return self.tensors
+        return self.updating
+
+    @property
+    def updating(self) -> list[tuple[int, str, int]]:
+        """`tensors`, with the modes of a call that updates running statistics."""
         updated = int(Mode.READ_WRITE)
         return [(p, n, updated if n in _STATISTICS else mode) for p, n, mode in self.tensors]
 
@@ -113,7 +118,8 @@ _METADATA_OPS = {
     "is_pinned", "record_stream", "set_", "resize_", "resize_as_", "is_same_size", "dense_dim",
     "sparse_dim", "_version", "lift_fresh", "_has_compatible_shallow_copy_type", "sym_size",
     "sym_stride", "sym_numel", "sym_storage_offset", "is_set_to", "_is_zerotensor",
-    "_nested_tensor_size", "_unsafe_view",
+    "_nested_tensor_size", "_unsafe_view", "_reinterpret_tensor", "_alloc_from_pool",
+    "resize_storage_bytes_",
 }  # fmt: skip
 
 _SYNCHRONIZES = {
@@ -206,7 +212,7 @@ def make_plan(op: OpOverload) -> Plan:
         synchronizes=base in _SYNCHRONIZES
         or (Tag.dynamic_output_shape in op.tags and base not in _MASKED)
         or Tag.data_dependent_output in op.tags
-        or (scalar_return and bool(tensors)),
+        or (scalar_return and bool(tensors) and _is_dispatched(op)),
         random=Tag.nondeterministic_seeded in op.tags,
         uninitialized=base.startswith(("empty", "new_empty")),
         factory=not tensors or metadata_self,
@@ -221,8 +227,15 @@ def make_plan(op: OpOverload) -> Plan:
         at_once=base in _AT_ONCE,
         nested=_is_nested(op),
         custom=op.namespace not in _TORCHS,
-        exact_meta=op.has_kernel_for_dispatch_key(Key.Meta) and Key.Meta not in op.py_kernels,
+        exact_meta=_is_dispatched(op)
+        and op.has_kernel_for_dispatch_key(Key.Meta)
+        and Key.Meta not in op.py_kernels,
     )
+
+
+def _is_dispatched(op: OpOverload) -> bool:
+    """Whether the dispatcher knows an operator: not what asks for metadata (``prim::device``)."""
+    return op.namespace != "prim"
 
 
 def _is_nested(op: OpOverload) -> bool:
@@ -244,7 +257,7 @@ def _role(op: OpOverload, base: str, view: bool) -> Role:
         return Role.COLLECTIVE
     if _is_nested(op):
         return Role.COMPOSITE
-    if base in _METADATA_OPS or Tag.inplace_view in op.tags:
+    if base in _METADATA_OPS or Tag.inplace_view in op.tags or not _is_dispatched(op):
         return Role.METADATA
     composite = op.has_kernel_for_dispatch_key(Key.CompositeImplicitAutograd)
     if composite and not op.has_kernel_for_dispatch_key(Key.CPU) and op._can_decompose():

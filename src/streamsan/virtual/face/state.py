@@ -296,4 +296,7 @@ def metadata(
             layout = None if layout is torch.preserve_format else layout
             strides = torch.empty(sizes, device="meta", memory_format=layout).stride()
         return face.storages.resize_tensor(args[0], sizes, strides)
+    if base == "inductor::resize_storage_bytes_" and face.tensors.owner(args[0]) >= 0:
+        face.storages.resize(args[0].untyped_storage(), int(args[1]))
+        return None
     return func(*args, **kwargs)

@@ -10,7 +10,9 @@ import torch
 from torch.distributed import distributed_c10d
 
 from streamsan.virtual.face import current
+from streamsan.virtual.face.collective_ops import METHODS
 from streamsan.virtual.face.nccl.group import Config, Group, Options, Tensors, is_blocking
+from streamsan.virtual.face.nccl.overloads import in_all_forms
 from streamsan.virtual.face.nccl.steps import Step, check_reduction
 
 
@@ -28,7 +30,7 @@ class ProcessGroupNCCL(Group):
         """
         if not tensors or any(tensor.device.type != "cpu" for tensor in tensors):
             return None
-        caller = sys._getframe(2).f_code.co_filename
+        caller = sys._getframe(3).f_code.co_filename  # of what `in_all_forms` made
         if self._has_host_backend() or caller != distributed_c10d.__file__:
             return self._transport.host()
         return None
@@ -161,16 +163,16 @@ class ProcessGroupNCCL(Group):
         self,
         output: torch.Tensor,
         source: torch.Tensor,
-        output_sizes: Sequence[int],
-        input_sizes: Sequence[int],
+        output_split_sizes: Sequence[int],
+        input_split_sizes: Sequence[int],
         opts: Any = None,
     ) -> Any:
         """``all_to_all_single``: the first dimension is cut, evenly where no sizes are given."""
         if host := self._host([source]):
-            return host.alltoall_base(output, source, output_sizes, input_sizes, opts)
+            return host.alltoall_base(output, source, output_split_sizes, input_split_sizes, opts)
         with torch.no_grad():
-            sends = source.split(list(input_sizes) or _even(source, self._size))
-            receives = output.split(list(output_sizes) or _even(output, self._size))
+            sends = source.split(list(input_split_sizes) or _even(source, self._size))
+            receives = output.split(list(output_split_sizes) or _even(output, self._size))
         return self._issue("all_to_all_single", [Step(sends, receives)], [output], opts)
 
     alltoall_base = all_to_all_single
@@ -216,6 +218,10 @@ class ProcessGroupNCCL(Group):
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
         """Only gloo has one."""
         raise RuntimeError("ProcessGroupNCCL does not support monitoredBarrier")
+
+
+for _name in METHODS.keys() & vars(ProcessGroupNCCL).keys():
+    setattr(ProcessGroupNCCL, _name, in_all_forms(_name, vars(ProcessGroupNCCL)[_name]))
 
 
 def _reduction(opts: Any) -> Any:

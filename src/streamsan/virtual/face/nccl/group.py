@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -41,6 +42,12 @@ def is_blocking(opts: Any) -> bool:
     return not getattr(opts, "asyncOp", True)
 
 
+_UNNAMED = "undefined"
+"""What torch calls a group, and what it is for, before it has a name."""
+
+_numbers = itertools.count()
+"""Numbers of the groups of this process."""
+
 _ProcessGroup: Any = torch._C._distributed_c10d.ProcessGroup
 
 
@@ -62,8 +69,9 @@ class Group(_ProcessGroup):  # type: ignore[misc]
         self._size = size
         self._rank = rank
         self._transport = Transport(store, rank, size, self.options._timeout)
-        self._communicator = Communicator(self._transport, lambda: self.group_desc)
-        self._group_name = self._group_desc = "undefined"
+        self._communicator = Communicator(self._transport, self._title)
+        self.uid = next(_numbers)
+        self._group_name = self._group_desc = _UNNAMED
         self._coalesced: list[tuple[str, int, Step, list[Any]]] | None = None
         self._blocking = False
         self._sequence = 0
@@ -106,6 +114,12 @@ class Group(_ProcessGroup):  # type: ignore[misc]
     def group_desc(self) -> str:
         """What the group is for: ``default_pg`` for that of all ranks."""
         return self._group_desc
+
+    def _title(self) -> str:
+        """What the streams are called after: what the group is for, or its number where it was made
+        by hand.
+        """
+        return str(self.uid) if self._group_name == _UNNAMED else self._group_desc
 
     def _set_group_name(self, name: str) -> None:
         self._group_name = name
@@ -176,10 +190,10 @@ class Group(_ProcessGroup):  # type: ignore[misc]
 
     # -- coalescing -------------------------------------------------------------------------------
 
-    def _start_coalescing(self, device: Any) -> None:
+    def _start_coalescing(self, device: Any = None) -> None:
         self._coalesced = []
 
-    def _end_coalescing(self, device: Any) -> CollectiveWork | None:
+    def _end_coalescing(self, device: Any = None) -> CollectiveWork | None:
         entries, self._coalesced = self._coalesced or [], None
         if not entries:
             return None

@@ -1,0 +1,44 @@
+"""A thread on the device's default stream waits for the default stream of a green context.
+
+rule: S1, D1, E2
+kind: R01-PROD-CONS
+verdict: clean
+only: cuda
+source: CUDA driver API, green contexts (the default stream of a context)
+twin: d1_green_context_race
+why: the worker's stream waits for the event that the context's default stream records.
+"""
+
+import threading
+
+import torch
+from torch.cuda.green_contexts import GreenContext
+
+SIZE = 1 << 18
+
+
+def report(scores: torch.Tensor, doubled: torch.Tensor, written: torch.cuda.Event) -> None:
+    torch.cuda.current_stream().wait_event(written)
+    torch.mul(scores, 2.0, out=doubled)
+
+
+def main() -> None:
+    scores = torch.zeros(SIZE, device="cuda")
+    doubled = torch.empty(SIZE, device="cuda")
+    part = GreenContext.create(num_sms=16, device_id=0)
+    written = torch.cuda.Event()
+    torch.cuda.synchronize()
+
+    part.set_context()
+    scores.add_(1.0)
+    written.record()
+    worker = threading.Thread(target=report, args=(scores, doubled, written))
+    worker.start()
+    worker.join()
+    part.pop_context()
+
+    torch.cuda.synchronize()
+
+
+if __name__ == "__main__":
+    main()

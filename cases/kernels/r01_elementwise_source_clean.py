@@ -1,0 +1,38 @@
+"""An elementwise function from source reads what its stream has waited for.
+
+rule: S1, E2
+kind: R01-PROD-CONS
+verdict: clean
+source: own
+twin: r01_elementwise_source_race
+only: cuda
+why: both streams wait for one another.
+"""
+
+import torch
+
+SIZE = 1 << 16
+CODE = "template <typename T> T blend(T x, T y, T weight) { return x + weight * (y - x); }"
+
+
+def main() -> None:
+    torch.manual_seed(0)
+    blend = torch.cuda.jiterator._create_jit_fn(CODE, weight=0.5)
+    x, y = (torch.randn(SIZE, device="cuda") for _ in range(2))
+    blend(x, y)
+    side = torch.cuda.Stream()
+    torch.cuda.synchronize()
+
+    with torch.cuda.stream(side):
+        x.mul_(2.0)
+    torch.cuda.current_stream().wait_stream(side)
+    blended = blend(x, y)
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        blended.mul_(2.0)
+
+    torch.cuda.synchronize()
+
+
+if __name__ == "__main__":
+    main()
