@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from operator import length_hint
 
 from streamsan.detect import Checker
 from streamsan.model.findings import SCHEMA, Report, Summary
@@ -96,22 +97,24 @@ class GuardedChecker:
         """Check `record`; never raises."""
         self.feed_all((record,))
 
-    def feed_all(self, records: Iterable[AnyRecord]) -> None:
-        """Check `records`; never raises."""
+    def feed_all(self, records: Sequence[AnyRecord]) -> None:
+        """Check `records`; raises nothing of ours."""
         rest = iter(records)
-        while not self._feed_good(rest):
-            pass
+        left = len(records)
+        while left:
+            self._feed_good(rest)
+            if length_hint(rest) == left:  # it took not even the one that it failed at
+                next(rest)
+            left = length_hint(rest)
 
-    def _feed_good(self, records: Iterator[AnyRecord]) -> bool:
-        """Check `records` up to the first that fails; whether none did."""
+    def _feed_good(self, records: Iterator[AnyRecord]) -> None:
+        """Check `records` up to the first that fails."""
         try:
             self._checker.feed_all(records)
         except Exception as error:  # whatever it is, the program goes on
             if is_from_a_signal(error):
                 raise
             self._failures.add("checking", error)
-            return False
-        return True
 
     def failed(self, error: Exception) -> None:
         """Remember that a record was none."""
