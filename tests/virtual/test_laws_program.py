@@ -359,7 +359,9 @@ def test_interrupted_from_outside(programs: Programs, number: int) -> None:
             time.sleep(0.01)
         os.kill(process, number)
 
-    text = HEAD + f"work()\nopen({str(started)!r}, 'w').close()\ntime.sleep(60)\n"
+    # what runs in the background of a shell ignores interrupts, and so do its children
+    heard = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    text = heard + HEAD + f"work()\nopen({str(started)!r}, 'w').close()\ntime.sleep(60)\n"
     done = programs.run(text, meanwhile=interrupt)
     assert done.status == -number
     if number == signal.SIGINT:
