@@ -41,28 +41,38 @@ made(Operator *self, PyObject *result, PyObject *kwargs, PyObject *accesses, int
     return touch(touching, result, 2, self->result, accesses, device, NULL);
 }
 
+/* Where an operation on a stream is enqueued: the thread, its stack, and the stream of the enclosing
+ * context where that is another one. */
+static int
+placed(Recording *recording, Work *work, long stream, long *thread, long *stack, long *context)
+{
+    PyObject *timeline = where(recording, work, thread, stack) < 0 ? NULL : PyLong_FromLong(stream);
+    PyObject *found = timeline == NULL
+        ? NULL
+        : PyObject_CallOneArg(recording->parts.context, timeline);
+    *context = found == NULL ? NONE : PyLong_AsLong(found);
+    Py_XDECREF(timeline);
+    Py_XDECREF(found);
+    return found == NULL || PyErr_Occurred() ? -1 : 0;
+}
+
 /* Report the operation on a stream; the node at work, if there is one, is the one remembered. */
 static int
 emit_operation(Operator *self, Work *work, long stream, PyObject *accesses, int backward)
 {
     Recording *recording = self->recording;
     Outlet *outlet = (Outlet *)recording->parts.outlet;
-    long thread, stack;
-    int status = where(recording, work, &thread, &stack);
+    long thread, stack, context;
+    int status = placed(recording, work, stream, &thread, &stack, &context);
     PyObject *node = backward ? Py_NewRef(work->node_name) : PyUnicode_FromStringAndSize(NULL, 0);
-    PyObject *forward = PyLong_FromLong(backward ? work->node_forward : NONE);
-    PyObject *timeline = PyLong_FromLong(stream);
-    int complete = status == 0 && node != NULL && forward != NULL && timeline != NULL;
-    PyObject *context = !complete
-        ? NULL
-        : PyObject_CallOneArg(recording->parts.context, timeline);
-    PyObject *touched = context == NULL ? NULL : PyList_AsTuple(accesses);
+    PyObject *touched = status < 0 || node == NULL ? NULL : PyList_AsTuple(accesses);
     if (touched != NULL && outlet_enter(outlet) == 0) {
         PyObject *fields[13] = {
             PyLong_FromLongLong(++outlet->sequence), Py_NewRef(self->kind), Py_NewRef(self->name),
-            Py_NewRef(timeline), PyLong_FromLong(thread), PyLong_FromLong(stack),
-            Py_NewRef(touched), Py_NewRef(self->copy), Py_NewRef(node), Py_NewRef(forward),
-            Py_NewRef(context), PyLong_FromLong(NONE), Py_NewRef(Py_False),
+            PyLong_FromLong(stream), PyLong_FromLong(thread), PyLong_FromLong(stack),
+            Py_NewRef(touched), Py_NewRef(self->copy), Py_NewRef(node),
+            PyLong_FromLong(backward ? work->node_forward : NONE), PyLong_FromLong(context),
+            PyLong_FromLong(NONE), Py_NewRef(Py_False),
         };
         PyObject *record = make_record(recording->parts.operation, fields, 13);
         status = record == NULL ? -1 : outlet_hand_on(outlet, record);
@@ -77,9 +87,6 @@ emit_operation(Operator *self, Work *work, long stream, PyObject *accesses, int 
         status = -1;
     }
     Py_XDECREF(node);
-    Py_XDECREF(forward);
-    Py_XDECREF(timeline);
-    Py_XDECREF(context);
     Py_XDECREF(touched);
     return status;
 }
@@ -140,11 +147,10 @@ static int
 pack(Operator *self, Work *work, long stream, const Began *began)
 {
     Recording *recording = self->recording;
-    long thread, stack;
-    PyObject *timeline = where(recording, work, &thread, &stack) < 0 ? NULL : PyLong_FromLong(stream);
-    PyObject *context = timeline == NULL
-        ? NULL
-        : PyObject_CallOneArg(recording->parts.context, timeline);
+    long thread, stack, context;
+    if (placed(recording, work, stream, &thread, &stack, &context) < 0) {
+        return -1;
+    }
     OperationFields fields = {
         .kind = PyLong_AsLong(self->kind),
         .timeline = stream,
@@ -152,15 +158,13 @@ pack(Operator *self, Work *work, long stream, const Began *began)
         .stack = stack,
         .copy = PyLong_AsLong(self->copy),
         .forward = began->backward ? work->node_forward : NONE,
-        .context = context == NULL ? NONE : PyLong_AsLong(context),
+        .context = context,
         .name = self->name,
         .node = began->backward ? work->node_name : NULL,
         .accesses = work->accesses.data + began->from,
         .size = work->accesses.used - began->from,
         .count = began->packed,
     };
-    Py_XDECREF(timeline);
-    Py_XDECREF(context);
     return PyErr_Occurred() ? -1 : pack_operation((Outlet *)recording->parts.outlet, &fields);
 }
 

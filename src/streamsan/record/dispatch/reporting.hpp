@@ -54,14 +54,14 @@ class Reporting {
  private:
   // Have the core look at the arguments; false where Python is to.
   bool describe(const c10::IValue* given) {
-    if (route_.pins >= 0 && given[route_.pins].isBool() && given[route_.pins].toBool()) return false;
+    if (is_set(given, route_.pins)) return false;
     Descriptions found;
     for (const auto& [index, place] : route_.places) found.add(given[index], place, false);
     if (found.odd || !stays(found, given)) return false;
     if (found.tensors.empty() && !found.hosts && !route_.fresh) return true; // no tensor at all
-    Arguments arguments = {found.tensors.data(), found.tensors.size(), found.hosts, 0, -1, {}};
-    if (route_.training >= 0)
-      arguments.updating = given[route_.training].isBool() && given[route_.training].toBool();
+    Arguments arguments = {
+        found.tensors.data(), found.tensors.size(), found.hosts, is_set(given, route_.training), -1,
+        {}};
     if (found.grad && c10::GradMode::is_enabled())
       arguments.made = static_cast<int64_t>(at::sequence_number::peek()) - 1;
     std::string name;
@@ -73,6 +73,11 @@ class Reporting {
     const Beginning how = recorder.core->begin(route_.reported, &arguments, &began_);
     described_ = how == BEGIN_DESCRIBED;
     return how != BEGIN_IN_PYTHON;
+  }
+
+  // Whether the argument of a number, below 0 for none, is true.
+  static bool is_set(const c10::IValue* given, int number) {
+    return number >= 0 && given[number].isBool() && given[number].toBool();
   }
 
   // Whether this is no copy that leaves the memory of its device.
