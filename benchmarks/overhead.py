@@ -1,7 +1,8 @@
 """Measure what recording and checking cost on a CUDA device.
 
 Each way of watching a program is a process of its own; all of them run the same training step, a
-few at a time and in turns, so that they see the same machine. Ratios are those of the medians.
+few at a time and in turns, so that they see the same machine. A host that others use as well is
+slower at one time than at another, so each turn is compared with the bare program's beside it.
 
     python benchmarks/overhead.py --write benchmarks/results/overhead_h200.md
     python benchmarks/overhead.py --programs mlp --variants bare checked --turns 40
@@ -135,15 +136,19 @@ def growth(worker: Worker, steps: int) -> Iterator[str]:
 
 
 def table(seconds: dict[str, list[float]]) -> Iterator[str]:
-    """A line of Markdown for each variant: median, quartiles, ratio to the first's median."""
-    yield "| | a step | quartiles | ratio |"
-    yield "|---|---|---|---|"
-    base = statistics.median(next(iter(seconds.values())))
+    """A line of Markdown for each variant: its steps, and their ratios to the first one's of the
+    same turn, each as the median and the quartiles.
+    """
+    yield "| | a step | quartiles | ratio | quartiles |"
+    yield "|---|---|---|---|---|"
+    base = next(iter(seconds.values()))
     for variant, durations in seconds.items():
         low, median, high = (1e3 * value for value in statistics.quantiles(durations, n=4))
+        ratios = [one / bare for one, bare in zip(durations, base)]
+        least, ratio, most = statistics.quantiles(ratios, n=4)
         yield (
             f"| {VARIANTS[variant][1]} | {median:.2f} ms | {low:.2f}, {high:.2f}"
-            f" | {median / 1e3 / base:.2f} |"
+            f" | {ratio:.2f} | {least:.2f}, {most:.2f} |"
         )
 
 
@@ -170,8 +175,8 @@ def document(args: argparse.Namespace) -> Iterator[str]:
     )
     yield ""
     yield (
-        "Each way of watching is a process of its own; they take turns, and the figures are medians"
-        " over the turns."
+        "Each way of watching is a process of its own; they take turns. The figures are medians"
+        " over the turns, a ratio being to the first one's step in the same turn."
     )
     counters = {program: Worker(program, "count") for program in args.programs}
     contestants = {

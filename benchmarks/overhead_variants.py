@@ -59,9 +59,9 @@ def mlp() -> Step:
 
 
 PROGRAMS = {
-    "vit": (vit, "ViT-B/16 training step, bf16, batch 64, AdamW", 25),
-    "vit-host": (vit_on_host, "The same with a batch of 1: what the host takes", 25),
-    "mlp": (mlp, "MLP training step, 18 small layers, SGD", 80),
+    "vit": (vit, "ViT-B/16 training step, bf16, batch 64, AdamW", 8),
+    "vit-host": (vit_on_host, "The same with a batch of 1: what the host takes", 8),
+    "mlp": (mlp, "MLP training step, 18 small layers, SGD", 40),
 }
 """By name: what makes the step, what the table calls it, and steps of a turn."""
 
@@ -179,7 +179,11 @@ def portable() -> AbstractContextManager[Any]:
     from streamsan.record import _core, _portable
 
     vars(_core).update(
-        _compiled=None, Work=_portable.Work, Born=_portable.Born, Outlet=_portable.Outlet
+        _compiled=None,
+        Work=_portable.Work,
+        Born=_portable.Born,
+        LiveBlocks=_portable.LiveBlocks,
+        Outlet=_portable.Outlet,
     )
     return by_mode()
 

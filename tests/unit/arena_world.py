@@ -32,7 +32,8 @@ class World:
 
     def report(self, address: int, size: int) -> int:
         """What the recorder does when a tensor shows a block: number of the block."""
-        born = self.recorder.blocks._device[address]
+        born = self.recorder.blocks.by_address.get(address)
+        assert born is not None
         born.number = self.observer.next_number()
         self.observer.emit(
             r.Alloc(

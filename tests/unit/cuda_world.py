@@ -18,12 +18,16 @@ class Native(NativeStreams):
 
     def __init__(self) -> None:
         self.streams: dict[int, tuple[bool, int]] = {}
+        self.green_context = 0
 
     def blocking(self, handle: int) -> bool | None:
         return self.streams[handle][0] if handle in self.streams else None
 
     def identity(self, handle: int) -> int | None:
         return self.streams[handle][1] if handle in self.streams else None
+
+    def green(self, handle: int) -> int | None:
+        return 0 if handle else self.green_context
 
 
 class World:

@@ -1,12 +1,14 @@
 """Runs a program under the recorder's mode, or from inside of the dispatcher; prints its records.
 
-    python -m tests.unit.dispatch_program mode|dispatch [device] [hidden|interrupted|trace|packed]
+    python -m tests.unit.dispatch_program mode|dispatch [device|host]
+        [hidden|interrupted|trace|streams|packed]
 
 There is no GPU in this: every host tensor counts as pinned, so that what it touches is recorded,
 and tensors are shown to Python; or, with ``device``, as one of a device, and tensors are described
-to the compiled core. With ``hidden`` it runs a part that the mode cannot see; with ``interrupted``,
-one in which a signal arrives while the recorder is at work; with ``trace``, torch's GPU trace; with
-``packed``, the records go through bytes.
+to the compiled core; or, with ``host``, as what it is. With ``hidden`` it runs a part that the mode
+cannot see; with ``interrupted``, one in which a signal arrives while the recorder is at work; with
+``trace``, torch's GPU trace; with ``streams``, operators on several streams; with ``packed``, the
+records go through bytes.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from streamsan.record.cuda._mode import CudaMode
 from streamsan.record.dispatch import load
 from streamsan.trace import MAX_RAW, decode, encode_one, encode_plain
 from streamsan.virtual.face.library import hide_mode
-from streamsan.virtual.memory import PINNED
+from streamsan.virtual.memory import NOWHERE, PINNED
 from tests.unit.cuda_world import World
 
 
@@ -177,12 +179,39 @@ def trace_memory(world: World, dispatch: Dispatch, library: Any) -> None:
     trace.register_callback_for_event_creation(lambda event: heard.append(("event", event)))
     library.trace("allocation", 4096)
     library.trace("event", 7)
-    print(sorted(world.blocks.by_address), heard)
+    print(sorted(address for address, _ in world.blocks.by_address.items()), heard)
     trace.register_callback_for_memory_allocation(lambda where: heard.append(("born", where)))
     trace.register_callback_for_memory_deallocation(lambda where: heard.append(("gone", where)))
     library.trace("free", 4096)
     library.trace("allocation", 8192)
-    print(sorted(world.blocks.by_address), heard)
+    print(sorted(address for address, _ in world.blocks.by_address.items()), heard)
+
+
+def use_streams(world: World, library: Any) -> None:
+    """Operators on streams of torch's, on one that others made twice, and in a green context."""
+    tensor = torch.ones(3)
+    places = [(0, 0), (3, 0xA00), (7, 0xB00), (0, 0), (0xC00, 0xC00), (3, 0xA00)]
+    for torchs_id, handle in places:
+        library.be_on_stream(torchs_id)
+        world.stream = handle
+        tensor.add_(1)
+    world.native.streams[0xC00] = (False, 1)
+    world.streams.define_external(0, 0xC00)
+    library.be_on_stream(0xC00)
+    world.stream = 0xC00
+    tensor.add_(1)
+    world.native.streams[0xC00] = (False, 2)
+    world.streams.define_external(0, 0xC00)
+    tensor.add_(1)
+    library.be_on_stream(0)
+    world.stream = 0
+    world.recorder.divide()
+    tensor.add_(1)
+    world.native.green_context = 0x500
+    tensor.add_(1)
+    world.native.green_context = 0
+    tensor.add_(1)
+    print([op.timeline for op in world.of(r.Operation) if op.name == "aten::add_.Tensor"])
 
 
 def lines(records: list[r.AnyRecord]) -> list[str]:
@@ -206,21 +235,23 @@ def packing(world: World) -> Any:
 
 
 def world_of(owner: int, patch: pytest.MonkeyPatch) -> World:
-    """A world in which all tensors lie on a device, or in pinned memory."""
+    """A world in which all tensors lie on a device, in pinned memory, or in the host's."""
     if owner >= 0:
         patch.setattr(_core, "_CUDA", 1)  # DLPack's type of host memory
-    else:
+    elif owner == PINNED:
         patch.setattr(_core, "bridge", lambda: None)
     world = World(patch)
     patch.setattr(world.recorder, "owner", lambda _: owner)
-    if owner < 0:
+    if owner == PINNED:
         world.blocks.pinned.known[1] = (0, 1)  # or host tensors are passed over
     return world
 
 
 def main() -> None:
     """Print the records, a line each."""
-    world = world_of(0 if "device" in sys.argv else PINNED, pytest.MonkeyPatch())
+    owners = {"device": 0, "host": NOWHERE}
+    owner = next((owners[word] for word in sys.argv if word in owners), PINNED)
+    world = world_of(owner, pytest.MonkeyPatch())
     recorder = world.recorder
     hide_mode()
     if sys.argv[1] == "mode":
@@ -231,6 +262,9 @@ def main() -> None:
         dispatch.enter_thread()
         if "trace" in sys.argv:
             trace_memory(world, dispatch, library)
+            return
+        if "streams" in sys.argv:
+            use_streams(world, library)
             return
     packed = packing(world) if "packed" in sys.argv else None
     counted = []

@@ -29,9 +29,13 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+def module_of(kind: str) -> Any:
+    """Where the parts of a kind are."""
+    return _portable if kind == "portable" else vars(_core)["_compiled"]
+
+
 def new_stacks(kind: str, define: Callable[[FrameType | None], int]) -> _core.Stacks:
-    module: Any = _portable if kind == "portable" else vars(_core)["_compiled"]
-    made: _core.Stacks = module.Stacks(define)
+    made: _core.Stacks = module_of(kind).Stacks(define)
     return made
 
 
@@ -137,7 +141,6 @@ def test_threads_walk_their_own_stacks(kind: str) -> None:
 def test_a_second_call_is_made_where_there_is_reason(kind: str) -> None:
     calls: list[tuple[Any, ...]] = []
     reason: list[int] = []
-    module: Any = _portable if kind == "portable" else vars(_core)["_compiled"]
 
     def first(*args: Any) -> str:
         if not args:
@@ -149,7 +152,7 @@ def test_a_second_call_is_made_where_there_is_reason(kind: str) -> None:
         calls.append(("second", *args))
         return "this"
 
-    then = module.Then(first, reason, second)
+    then = module_of(kind).Then(first, reason, second)
     assert then(1) is None
     reason.append(0)
     assert then(2, 3) == "this"
@@ -161,18 +164,62 @@ def test_a_second_call_is_made_where_there_is_reason(kind: str) -> None:
 # -- accesses -------------------------------------------------------------------------------------
 
 
-class Block:
-    """A block of device memory."""
+def new_block(kind: str, owner: int = 0) -> Any:
+    """A block of device memory that has not been reported."""
+    return module_of(kind).Born(owner, 0, 0, NONE, False)
 
-    def __init__(self, number: int) -> None:
-        self.number = number
+
+Addresses = st.integers(0, 12).map(lambda at: at * 512) | st.integers(0, 2**64 - 1)
+Steps = st.lists(st.tuples(st.sampled_from(["put", "pop", "get"]), Addresses), max_size=60)
+
+
+@given(Steps, st.integers(0, 3000))
+def test_live_blocks_are_those_of_a_dictionary(steps: list[tuple[str, int]], more: int) -> None:
+    kinds = ["portable", "compiled"] if _core.compiled() else ["portable"]
+    for kind in kinds:
+        table, expected = module_of(kind).LiveBlocks(), dict[int, Any]()
+        for at in range(more):  # so many that the table has grown
+            expected[at << 9] = table[at << 9] = new_block(kind, at)
+        for what, address in steps:
+            if what == "put":
+                expected[address] = table[address] = new_block(kind)
+            elif what == "pop":
+                assert table.pop(address) is expected.pop(address, None)
+            assert table.get(address) is expected.get(address)
+        assert len(table) == len(expected)
+        assert dict(table.items()) == expected
+
+
+def test_live_blocks_that_are_removed_leave_the_others(kind: str) -> None:
+    table = module_of(kind).LiveBlocks()
+    blocks = {at * 512: new_block(kind, at) for at in range(5000)}
+    for address, block in blocks.items():
+        table[address] = block
+    gone = list(blocks)[::3]
+    assert [table.pop(address).owner * 512 for address in gone] == gone
+    assert len(table) == len(blocks) - len(gone)
+    assert all(table.get(address) is None for address in gone)
+    assert all(table.get(at) is blocks[at] for at in set(blocks) - set(gone))
+
+
+@needs_compiled
+def test_only_blocks_live_at_addresses() -> None:
+    table = module_of("compiled").LiveBlocks()
+    with pytest.raises(TypeError, match="only blocks"):
+        table[512] = "no block"
+    with pytest.raises(TypeError):
+        table["512"] = new_block("compiled")
+    with pytest.raises(OverflowError):
+        table.get(-1)
+    assert len(table) == 0
 
 
 class Memory:
     """Host tensors taken for those of a device, number 0; what the two kinds ask about them."""
 
     def __init__(self, kind: str, device_type: int = _HOST_MEMORY) -> None:
-        self.blocks: dict[int, Block] = {}
+        self.kind = kind
+        self.blocks = module_of(kind).LiveBlocks()
         self.pinned: dict[int, int] = {}
         self.seen: list[int] = []
         self.slow = 0
@@ -204,7 +251,9 @@ class Memory:
         """A block is reported."""
         address = tensor.untyped_storage().data_ptr()
         self.seen.append(address)
-        self.blocks.setdefault(address, Block(NONE)).number = owner + 1
+        if self.blocks.get(address) is None:
+            self.blocks[address] = new_block(self.kind)
+        self.blocks.get(address).number = owner + 1
 
     def touched(self, value: Any, mode: int = 1) -> tuple[int, list[Access]]:
         """What one argument touches."""
@@ -257,13 +306,13 @@ def test_a_block_is_reported_before_its_first_access_and_once(kind: str) -> None
     memory = Memory(kind)
     x = torch.ones(16)
     address = x.data_ptr()
-    memory.blocks[address] = Block(NONE)
+    memory.blocks[address] = new_block(kind)
     memory.touched(x[4:])
     assert memory.seen == [address]
     memory.touched(x)
     memory.touched(x[3:])
     assert memory.seen == [address]
-    memory.blocks[address] = Block(NONE)  # freed, and handed out again
+    memory.blocks[address] = new_block(kind)  # freed, and handed out again
     memory.touched(x)
     assert memory.seen == [address, address]
 

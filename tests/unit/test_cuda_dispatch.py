@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -78,6 +79,22 @@ def test_the_gpu_trace_shows_memory_to_the_core_and_to_others(cache: str) -> Non
     alone, beside = recorded(cache, "dispatch", "device", "trace")
     assert alone == "[4096] [('event', 7)]"
     assert beside == "[8192] [('event', 7), ('gone', 4096), ('born', 8192)]"
+
+
+def test_streams_are_told_apart_by_what_torch_calls_them(cache: str) -> None:
+    (found,) = recorded(cache, "dispatch", "device", "streams")
+    default, first, second, again, others, first_again, known, anew, *green = json.loads(found)
+    assert len({default, first, second, others}) == 4
+    assert (again, first_again, known) == (default, first, others)
+    assert anew not in (default, first, second, others)
+    outside, inside, back = green
+    assert outside == back == default
+    assert inside not in (default, first, second, others, anew)
+
+
+def test_memory_of_the_host_is_not_recorded(cache: str) -> None:
+    names = ["aten::mm", "aten::sum"]  # what a mode of the program's own has seen
+    assert recorded(cache, "dispatch", "host") == recorded(cache, "mode", "host") == names
 
 
 def test_what_the_dispatcher_is_told_to_pass_over_touches_no_bytes(

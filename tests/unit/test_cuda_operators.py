@@ -41,7 +41,7 @@ def pretend(patch: pytest.MonkeyPatch, kind: str) -> None:
     patch.setattr(_core, "_CUDA", HOST_MEMORY)
     if kind == "portable":
         patch.setattr(_core, "_compiled", None)
-        for part in ("Work", "Born", "Outlet"):
+        for part in ("Work", "Born", "LiveBlocks", "Outlet"):
             patch.setattr(_core, part, getattr(_portable, part))
 
 

@@ -163,3 +163,45 @@ def test_a_forked_child_starts_afresh(outlet: Any) -> None:
     go_on.set()
     thread.join()
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_every_thread_that_waits_gets_it(outlet: Any) -> None:
+    got: list[int] = []
+
+    def work(number: int) -> None:
+        for _ in range(50):
+            with outlet:
+                got.append(number)
+                with outlet.released():  # to whoever waits
+                    pass
+                assert outlet.mine
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    with outlet:
+        for thread in threads:
+            thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(got) == sorted([*range(6)] * 50)
+    assert not outlet.mine
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
+def test_threads_that_waited_when_it_forked_are_not_waited_for(outlet: Any) -> None:
+    def wait() -> None:
+        with outlet:
+            pass
+
+    with outlet:
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        child = os.fork()
+        if not child:
+            outlet.after_fork()
+            other = threading.Thread(target=wait)
+            with outlet:
+                other.start()
+            other.join(30)
+            os._exit(other.is_alive() or outlet.mine)
+    waiting.join()
+    assert os.waitpid(child, 0)[1] == 0

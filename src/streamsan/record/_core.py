@@ -57,6 +57,7 @@ class Accesses(Protocol):
 
 Work: Any = (_compiled or _portable).Work
 Born: Any = (_compiled or _portable).Born
+LiveBlocks: Any = (_compiled or _portable).LiveBlocks
 Then: Any = (_compiled or _portable).Then
 Packed: Any = (_compiled or _portable).Packed
 Outlet: Any = _portable.Outlet
@@ -103,7 +104,7 @@ def accesses(
     touch: _portable.Touch,
     plain: tuple[type, ...],
     pinned: dict[int, Any],
-    blocks: dict[int, Any],
+    blocks: Any,
     seen: Callable[[Any, int], None],
     always_seen: bool,
 ) -> Accesses:
@@ -111,7 +112,7 @@ def accesses(
 
     `touch` says it of any tensor, the compiled part only of those whose class is one of `plain`,
     and of no host tensor while blocks are `pinned`; `seen` is called for a device tensor if its
-    block, by address in `blocks`, has no `number` yet, or always.
+    block, of `LiveBlocks`, has no `number` yet, or always.
     """
     import torch
 
@@ -133,26 +134,23 @@ def accesses(
 class Parts:
     """What a compiled `Recording` works with.
 
-    The `recorder` and its `observer`, `outlet`, `accesses`, `streams` and `threads` (whose ``work``
-    is the calling thread's); the observer's `stacks`, and which are `user_stacks`; the `callers` of
-    backward passes; dictionaries that others keep: `known` timelines by device and handle, `blocks`
-    by address, `pages` and their streams, collectives `in_flight`, `notes` of nodes; functions of
-    torch (`device`, `raw_stream`, `grad`, `node`, `sequence`), the classes of records (`operation`,
+    The recorder's `observer`, `outlet`, `accesses` and `threads` (whose ``work`` is the calling
+    thread's); the observer's `stacks`, and which are `user_stacks`; the `callers` of backward
+    passes, graph `captures` under way, and live `blocks`; dictionaries that others keep: `known`
+    timelines by device and handle, collectives `in_flight`, `notes` of nodes; functions of torch
+    (`device`, `raw_stream`, `grad`, `node`, `sequence`), the classes of records (`operation`,
     `alloc`, `free`), and methods of the recorder for the rest. `allocator` has the name of torch's.
     """
 
     accesses: Any
     outlet: Any
     threads: Any
-    recorder: Any
     observer: Any
-    streams: Any
+    captures: list[Any]
     known: dict[tuple[int, int], int]
     current: Callable[[int], int]
-    context: Callable[[int], int]
-    blocks: dict[int, Any]
+    blocks: Any
     allocator: Any
-    pages: dict[int, int]
     handed_out: Callable[[int, int, int], None]
     allocated: Callable[[int, int, int, int], Any]
     seen: Callable[[Any, int], None]

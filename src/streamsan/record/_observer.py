@@ -119,9 +119,9 @@ class Observer:
             self._used = self.used
             self._clear()
             self.outlet.sink = sink
-            self.recording = True
             self._run += 1
             self.user_files = user_files
+            self._set_recording(True)
             self._began = time.perf_counter()
             self.emit(header)
             self.thread()
@@ -135,7 +135,10 @@ class Observer:
                 self.emit(self._untold)
             self.emit(r.End(status, time.perf_counter() - self._began))
             self.outlet.sink = None
-            self.recording = False
+            self._set_recording(False)
+
+    def _set_recording(self, on: bool) -> None:
+        self.recording = self.outlet.recording = on
 
     @property
     def used(self) -> bool:
@@ -145,7 +148,7 @@ class Observer:
     def abandon(self) -> None:
         """Drop everything from here on: this is a forked child."""
         self.outlet.sink = None
-        self.recording = False
+        self._set_recording(False)
         self.monitor.after_fork()
 
     # -- records ----------------------------------------------------------------------------------

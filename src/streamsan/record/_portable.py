@@ -106,15 +106,17 @@ class Work:
 
     `stack` and `thread` are those to report for all of that, or UNKNOWN, or OWN. `body` are the
     accesses seen so far of the custom operator at work, if there is one. `operands` are the
-    addresses of the operator's blocks, known where an arena asks.
+    addresses of the operator's blocks, known where an arena asks. `contexts` are the streams whose
+    contexts the thread is in, the innermost last.
     """
 
-    __slots__ = ("body", "inside", "operands", "stack", "thread")
+    __slots__ = ("body", "contexts", "inside", "operands", "stack", "thread")
 
     def __init__(self) -> None:
         self.body: list[Access] | None = None
         self.inside: list[Callable[[], None]] | None = None
         self.operands: frozenset[int] = frozenset()
+        self.contexts: list[int] = []
         self.stack = self.thread = OWN
 
 
@@ -140,16 +142,26 @@ class Born:
         self.users: set[int] = {owner}
 
 
+class LiveBlocks(dict[int, Born]):
+    """Live device blocks by address."""
+
+    def pop(self, address: int) -> Born | None:  # type: ignore[override]
+        """Remove the block at an address: it, or None."""
+        return super().pop(address, None)
+
+
 class Outlet(Monitor):
     """The way out for records, under the lock of the recording.
 
-    `sink` takes the records, None takes nothing; `sequence` is the number of the last operation.
+    `sink` takes the records, None takes nothing; `sequence` is the number of the last operation;
+    `recording` is whether a recording is under way.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.sink: Callable[[AnyRecord], None] | None = None
         self.sequence = 0
+        self.recording = False
         self._busy = False
         self._waiting: deque[AnyRecord] = deque()
 

@@ -2,26 +2,14 @@
  * themselves through DLPack; whatever else comes along is left to a function in Python. */
 
 #include "accesses.h"
-#include "work.h"
+#include "outlet.h"
 #include <structmember.h>
 
 PyTypeObject *accesses_type;
 
-/* The block at an address, borrowed; NULL where there is none, or with an exception. */
-static PyObject *
-block_at(Accesses *self, void *address)
-{
-    PyObject *key = PyLong_FromVoidPtr(address);
-    if (key == NULL) {
-        return NULL;
-    }
-    PyObject *block = PyDict_GetItemWithError(self->blocks, key);
-    Py_DECREF(key);
-    return block;
-}
-
-/* The block that a view's storage starts, borrowed; NULL as above. */
-static PyObject *
+/* The block that a view's storage starts, borrowed; NULL where there is none, or with an
+ * exception. */
+static Born *
 block_of_storage(Accesses *self, PyObject *tensor)
 {
     PyObject *storage = PyObject_CallMethodNoArgs(tensor, self->names[STORAGE]);
@@ -33,23 +21,9 @@ block_of_storage(Accesses *self, PyObject *tensor)
     if (key == NULL) {
         return NULL;
     }
-    PyObject *block = PyDict_GetItemWithError(self->blocks, key);
+    uint64_t address = PyLong_AsUnsignedLongLong(key);
     Py_DECREF(key);
-    return block;
-}
-
-static int
-is_reported(Accesses *self, PyObject *block)
-{
-    if (Py_IS_TYPE(block, born_type)) {
-        return ((Born *)block)->number != NONE;
-    }
-    Py_INCREF(block);
-    PyObject *number = PyObject_GetAttr(block, self->names[NUMBER]);
-    Py_DECREF(block);
-    long value = number == NULL ? -1 : PyLong_AsLong(number);
-    Py_XDECREF(number);
-    return PyErr_Occurred() ? -1 : value >= 0;
+    return PyErr_Occurred() ? NULL : blocks_at(self->blocks, address);
 }
 
 /* Report the block of a tensor, where that is still to do or the block is not known. */
@@ -57,18 +31,15 @@ static int
 show(Accesses *self, PyObject *tensor, const DLTensor *described)
 {
     if (!self->always_seen) {
-        PyObject *block = block_at(self, described->data);
-        if (block == NULL && !PyErr_Occurred()) {
-            block = block_of_storage(self, tensor);
+        Born *born = blocks_at(self->blocks, (uint64_t)(uintptr_t)described->data);
+        if (born == NULL) {
+            born = block_of_storage(self, tensor);
         }
-        if (PyErr_Occurred()) {
+        if (born == NULL && PyErr_Occurred()) {
             return -1;
         }
-        if (block != NULL) {
-            int known = is_reported(self, block);
-            if (known) {
-                return known < 0 ? -1 : 0;
-            }
+        if (born != NULL && born->number != NONE) {
+            return 0;
         }
     }
     PyObject *owner = PyLong_FromLong(described->device.index);
@@ -277,7 +248,7 @@ accesses_init(PyObject *object, PyObject *args, PyObject *kwargs)
         return -1;
     }
     if (!PyArg_ParseTuple(args, "OOO!OO!O!OOpii", &make, &tensor, &PyTuple_Type, &plain, &other,
-                          &PyDict_Type, &pinned, &PyDict_Type, &blocks, &seen, &capsule, &always,
+                          &PyDict_Type, &pinned, blocks_type, &blocks, &seen, &capsule, &always,
                           &device_type, &nowhere)) {
         return -1;
     }
@@ -298,9 +269,9 @@ accesses_init(PyObject *object, PyObject *args, PyObject *kwargs)
     self->plain = Py_NewRef(plain);
     self->other = Py_NewRef(other);
     self->pinned = Py_NewRef(pinned);
-    self->blocks = Py_NewRef(blocks);
+    self->blocks = (LiveBlocks *)Py_NewRef(blocks);
     self->seen = Py_NewRef(seen);
-    static const char *const names[] = {"number", "untyped_storage", "data_ptr", "requires_grad"};
+    static const char *const names[] = {"untyped_storage", "data_ptr", "requires_grad"};
     for (int at = 0; at < NAMES; at++) {
         self->names[at] = PyUnicode_InternFromString(names[at]);
         if (self->names[at] == NULL) {
@@ -320,7 +291,6 @@ accesses_traverse(PyObject *object, visitproc visit, void *arg)
     Py_VISIT(self->plain);
     Py_VISIT(self->other);
     Py_VISIT(self->pinned);
-    Py_VISIT(self->blocks);
     Py_VISIT(self->seen);
     return 0;
 }

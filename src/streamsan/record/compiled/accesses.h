@@ -3,9 +3,10 @@
 #ifndef STREAMSAN_ACCESSES_H
 #define STREAMSAN_ACCESSES_H
 
+#include "blocks.h"
 #include "extents.h"
 
-enum { NUMBER, STORAGE, POINTER, REQUIRES_GRAD, NAMES };
+enum { STORAGE, POINTER, REQUIRES_GRAD, NAMES };
 
 typedef struct {
     PyObject_HEAD
@@ -14,7 +15,7 @@ typedef struct {
     PyObject *plain;   /* tuple of its classes whose objects have memory of their own */
     PyObject *other;   /* other(tensor, mode, argument, accesses) does what touch() does */
     PyObject *pinned;  /* dict: pinned host blocks by address */
-    PyObject *blocks;  /* dict: device blocks by address; `number` is NONE till they are reported */
+    LiveBlocks *blocks; /* of devices; `number` is NONE till they are reported */
     PyObject *seen;    /* seen(tensor, owner) reports a block */
     PyObject *names[NAMES];
     int always_seen;   /* seen() is to be called for each tensor */

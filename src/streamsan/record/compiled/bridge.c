@@ -12,17 +12,14 @@ enum { WRITE = 2 };
 static Born *
 block_of(Recording *recording, const Described *described)
 {
-    PyObject *address = PyLong_FromVoidPtr(described->storage);
-    PyObject *found = address == NULL
-        ? NULL
-        : PyDict_GetItemWithError(recording->parts.blocks, address);
-    Born *born = found != NULL && Py_IS_TYPE(found, born_type) ? (Born *)Py_NewRef(found) : NULL;
+    uint64_t address = (uint64_t)(uintptr_t)described->storage;
+    Born *born = blocks_at(blocks_of(recording), address);
+    Py_XINCREF((PyObject *)born);
     if (born != NULL && born->number == NONE
         && report_block(recording, born, address, described->tensor.device.index,
                         (Py_ssize_t)described->bytes) < 0) {
         Py_CLEAR(born);
     }
-    Py_XDECREF(address);
     return born;
 }
 
@@ -103,6 +100,12 @@ has_pinned(Recording *recording)
     return PyDict_GET_SIZE(((Accesses *)recording->parts.accesses)->pinned) > 0;
 }
 
+static int
+bridge_sees_hosts(PyObject *recording)
+{
+    return has_pinned((Recording *)recording);
+}
+
 /* Whether it is to be shown in Python: where memory of the host counts, or something is rare. */
 static int
 is_for_python(Operator *op, Work *work, int hosts)
@@ -114,14 +117,19 @@ is_for_python(Operator *op, Work *work, int hosts)
     return rare ? rare : has_untraced(op->recording);
 }
 
+static void
+bridge_ask(PyObject *recording, const Current *current)
+{
+    ((Recording *)recording)->current = current;
+}
+
 static Beginning
 bridge_begin(PyObject *object, const Arguments *arguments, Began *began)
 {
     Operator *op = (Operator *)object;
     Recording *recording = op->recording;
     Beginning how = BEGIN_NOT;
-    int on = is_on(recording);
-    Work *work = on > 0 ? work_of_thread(recording) : NULL;
+    Work *work = is_on(recording) ? work_of_thread(recording) : NULL;
     int in_python = work == NULL ? -1 : is_for_python(op, work, arguments->hosts);
     if (in_python > 0) {
         how = BEGIN_IN_PYTHON;
@@ -230,29 +238,32 @@ bridge_end(Began *began)
 }
 
 static void
-tell_recording(void (*told)(Recording *, PyObject *), PyObject *recording, uint64_t address)
+bridge_note(PyObject *object, int64_t number)
 {
-    PyObject *number = PyLong_FromUnsignedLongLong(address);
-    if (number == NULL) {
-        tell_error((Recording *)recording);
-        return;
+    Recording *recording = (Recording *)object;
+    Work *work = is_on(recording) ? work_of_thread(recording) : NULL;
+    if (work != NULL) {
+        note_node(recording, work, number);
     }
-    told((Recording *)recording, number);
-    Py_DECREF(number);
+    if (PyErr_Occurred()) {
+        tell_error(recording);
+    }
+    Py_XDECREF((PyObject *)work);
 }
 
 static void
 bridge_allocated(PyObject *recording, uint64_t address)
 {
-    tell_recording(was_allocated, recording, address);
+    was_allocated((Recording *)recording, address);
 }
 
 static void
 bridge_freed(PyObject *recording, uint64_t address)
 {
-    tell_recording(was_freed, recording, address);
+    was_freed((Recording *)recording, address);
 }
 
 const Bridge bridge = {
-    BRIDGE_VERSION, bridge_begin, bridge_done, bridge_end, bridge_allocated, bridge_freed,
+    BRIDGE_VERSION, bridge_ask,  bridge_sees_hosts, bridge_begin, bridge_done,
+    bridge_end,     bridge_note, bridge_allocated,  bridge_freed,
 };

@@ -11,7 +11,7 @@
 #include "dlpack.h"
 
 #define BRIDGE_CAPSULE "streamsan.record._compiled.bridge"
-#define BRIDGE_VERSION 1 /* of all that stands here */
+#define BRIDGE_VERSION 2 /* of all that stands here */
 
 /* Types of the devices of tensors described. */
 #define DESCRIBED_HOST 1
@@ -59,15 +59,28 @@ typedef enum {
     BEGIN_IN_PYTHON, /* its arguments are to be shown as objects */
 } Beginning;
 
+/* What torch says of the calling thread. */
+typedef struct {
+    int (*device)(void);             /* its current device; -1: it cannot be told */
+    int64_t (*stream)(int device);   /* id of its current stream of a device; -1: as above */
+    int (*in_backward)(void);        /* whether a backward node is at work in it */
+} Current;
+
 /* All are called with the interpreter lock, and leave no exception but the program's. */
 typedef struct {
     int version;
+    /* A `Recording` is to ask `current`, which lives as long as the process, instead of Python. */
+    void (*ask)(PyObject *recording, const Current *current);
+    /* Whether what is done to memory of the host counts; the interpreter lock is not needed. */
+    int (*sees_hosts)(PyObject *recording);
     /* The operator `op`, an `Operator`, is about to run. */
     Beginning (*begin)(PyObject *op, const Arguments *arguments, Began *began);
     /* It gave these results, of devices and of the host. */
     void (*done)(Began *began, const Described *results, size_t count);
     /* What happened inside may be reported, whether it gave a result or not. */
     void (*end)(Began *began);
+    /* One that touches nothing is at work, which makes the node of a number. */
+    void (*note)(PyObject *recording, int64_t number);
     /* The allocator has handed out a block, or taken one back, which a `Recording` is told. */
     void (*allocated)(PyObject *recording, uint64_t address);
     void (*freed)(PyObject *recording, uint64_t address);

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 extern PyType_Spec streamsan_stacks_spec, streamsan_accesses_spec, streamsan_work_spec,
-    streamsan_born_spec, streamsan_outlet_spec, streamsan_recording_spec, streamsan_operator_spec,
+    streamsan_born_spec, streamsan_blocks_spec, streamsan_outlet_spec, streamsan_recording_spec, streamsan_operator_spec,
     streamsan_running_spec, streamsan_packed_spec, streamsan_then_spec;
 
 extern PyTypeObject *stacks_type;

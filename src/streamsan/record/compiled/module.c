@@ -39,6 +39,7 @@ fill(PyObject *module)
              || add(module, &streamsan_accesses_spec, &accesses_type) < 0
              || add(module, &streamsan_work_spec, &work_type) < 0
              || add(module, &streamsan_born_spec, &born_type) < 0
+             || add(module, &streamsan_blocks_spec, &blocks_type) < 0
              || add(module, &streamsan_outlet_spec, &outlet_type) < 0
              || add(module, &streamsan_recording_spec, &recording_type) < 0
              || add(module, &streamsan_operator_spec, &operator_type) < 0

@@ -1,5 +1,5 @@
 /* How operators are reported: `Computation` and `Copy` of streamsan/record/cuda/_operators.py and
- * _cuda_copies.py, to which whatever is rare is left. */
+ * _copies.py, to which whatever is rare is left. */
 
 #include "operator.h"
 #include <structmember.h>
@@ -46,14 +46,12 @@ made(Operator *self, PyObject *result, PyObject *kwargs, PyObject *accesses, int
 static int
 placed(Recording *recording, Work *work, long stream, long *thread, long *stack, long *context)
 {
-    PyObject *timeline = where(recording, work, thread, stack) < 0 ? NULL : PyLong_FromLong(stream);
-    PyObject *found = timeline == NULL
-        ? NULL
-        : PyObject_CallOneArg(recording->parts.context, timeline);
-    *context = found == NULL ? NONE : PyLong_AsLong(found);
-    Py_XDECREF(timeline);
-    Py_XDECREF(found);
-    return found == NULL || PyErr_Occurred() ? -1 : 0;
+    Py_ssize_t count = PyList_GET_SIZE(work->contexts);
+    *context = count > 1 ? PyLong_AsLong(PyList_GET_ITEM(work->contexts, count - 1)) : NONE;
+    if (*context == stream) {
+        *context = NONE;
+    }
+    return where(recording, work, thread, stack);
 }
 
 /* Report the operation on a stream; the node at work, if there is one, is the one remembered. */

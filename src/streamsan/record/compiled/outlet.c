@@ -43,22 +43,36 @@ is_mine(Outlet *self)
     return self->depth && self->owner == PyThread_get_thread_ident();
 }
 
+static PyThread_type_lock
+closed_gate(void)
+{
+    PyThread_type_lock gate = PyThread_allocate_lock();
+    if (gate != NULL) {
+        PyThread_acquire_lock(gate, WAIT_LOCK);
+    }
+    return gate;
+}
+
 static void
 release(Outlet *self)
 {
-    if (--self->depth == 0) {
-        self->owner = 0;
-        PyThread_release_lock(self->lock);
+    if (--self->depth == 0 && self->waiting && !self->open) {
+        self->open = 1;
+        PyThread_release_lock(self->gate);
     }
 }
 
 static void
 acquire(Outlet *self, long depth)
 {
-    if (!PyThread_acquire_lock(self->lock, NOWAIT_LOCK)) {
+    while (self->depth) { /* another thread may be faster than the one that the gate let through */
+        PyThread_type_lock gate = self->gate;
+        self->waiting++;
         Py_BEGIN_ALLOW_THREADS
-        PyThread_acquire_lock(self->lock, WAIT_LOCK);
+        PyThread_acquire_lock(gate, WAIT_LOCK);
         Py_END_ALLOW_THREADS
+        self->waiting--;
+        self->open = 0;
     }
     self->owner = PyThread_get_thread_ident();
     self->depth = depth;
@@ -108,13 +122,13 @@ outlet_hand_on(Outlet *self, PyObject *record)
         return packed_feed(packed, record);
     }
     if (self->busy) {
-        return PyList_Append(self->waiting, record);
+        return PyList_Append(self->behind, record);
     }
     self->busy = 1;
     int status = hand_one_on(self, record);
-    while (status == 0 && PyList_GET_SIZE(self->waiting)) {
-        PyObject *next = Py_NewRef(PyList_GET_ITEM(self->waiting, 0));
-        status = PySequence_DelItem(self->waiting, 0) < 0 ? -1 : hand_one_on(self, next);
+    while (status == 0 && PyList_GET_SIZE(self->behind)) {
+        PyObject *next = Py_NewRef(PyList_GET_ITEM(self->behind, 0));
+        status = PySequence_DelItem(self->behind, 0) < 0 ? -1 : hand_one_on(self, next);
         Py_DECREF(next);
     }
     self->busy = 0;
@@ -175,7 +189,7 @@ outlet_later(PyObject *object, PyObject *work)
     if (PyList_Append(self->postponed, work) < 0) {
         return NULL;
     }
-    if (!is_mine(self) && PyThread_acquire_lock(self->lock, NOWAIT_LOCK)) {
+    if (!self->depth) {
         self->owner = PyThread_get_thread_ident();
         self->depth = 1;
         if (outlet_leave(self) < 0) {
@@ -213,16 +227,17 @@ static PyObject *
 outlet_after_fork(PyObject *object, PyObject *Py_UNUSED(ignored))
 {
     Outlet *self = (Outlet *)object;
-    PyThread_type_lock lock = PyThread_allocate_lock();
-    if (lock == NULL) {
+    PyThread_type_lock gate = closed_gate();
+    if (gate == NULL) {
         return PyErr_NoMemory();
     }
-    self->lock = lock; /* the old one, which may be held, is left as it is */
-    self->owner = 0;
+    self->gate = gate; /* nobody knows what the old one is like */
+    self->waiting = 0;
+    self->open = 0;
     self->depth = 0;
     self->busy = 0;
     PyList_SetSlice(self->postponed, 0, PyList_GET_SIZE(self->postponed), NULL);
-    PyList_SetSlice(self->waiting, 0, PyList_GET_SIZE(self->waiting), NULL);
+    PyList_SetSlice(self->behind, 0, PyList_GET_SIZE(self->behind), NULL);
     Py_RETURN_NONE;
 }
 
@@ -250,12 +265,12 @@ static int
 outlet_init(PyObject *object, PyObject *Py_UNUSED(args), PyObject *Py_UNUSED(kwargs))
 {
     Outlet *self = (Outlet *)object;
-    if (self->lock == NULL) {
-        self->lock = PyThread_allocate_lock();
+    if (self->gate == NULL) {
+        self->gate = closed_gate();
         self->postponed = PyList_New(0);
-        self->waiting = PyList_New(0);
+        self->behind = PyList_New(0);
     }
-    if (self->lock == NULL || self->postponed == NULL || self->waiting == NULL) {
+    if (self->gate == NULL || self->postponed == NULL || self->behind == NULL) {
         PyErr_NoMemory();
         return -1;
     }
@@ -268,7 +283,7 @@ outlet_traverse(PyObject *object, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(object));
     Py_VISIT(((Outlet *)object)->postponed);
     Py_VISIT(((Outlet *)object)->sink);
-    Py_VISIT(((Outlet *)object)->waiting);
+    Py_VISIT(((Outlet *)object)->behind);
     return 0;
 }
 
@@ -287,9 +302,10 @@ outlet_dealloc(PyObject *object)
     PyObject_GC_UnTrack(object);
     outlet_unlink(object);
     Py_XDECREF(self->postponed);
-    Py_XDECREF(self->waiting);
-    if (self->lock != NULL) {
-        PyThread_free_lock(self->lock);
+    Py_XDECREF(self->behind);
+    if (self->gate != NULL) {
+        PyThread_release_lock(self->gate);
+        PyThread_free_lock(self->gate);
     }
     type->tp_free(object);
     Py_DECREF(type);
@@ -309,6 +325,7 @@ static PyMethodDef outlet_methods[] = {
 
 static PyMemberDef outlet_members[] = {
     {"sequence", T_LONGLONG, offsetof(Outlet, sequence), 0, "Number of the last operation."},
+    {"recording", T_BOOL, offsetof(Outlet, recording), 0, "Whether a recording is under way."},
     {NULL, 0, 0, 0, NULL},
 };
 

@@ -7,13 +7,16 @@
 
 typedef struct {
     PyObject_HEAD
-    PyThread_type_lock lock;
-    unsigned long owner; /* the thread that holds it, where depth is not 0 */
+    unsigned long owner; /* the thread that holds the lock, where depth is not 0 */
     long depth;
+    PyThread_type_lock gate; /* what threads wait at for that; it is open for one of them at a time */
+    long waiting;            /* how many of them there are */
+    int open;
     PyObject *postponed; /* list of work for when the lock is next free */
     PyObject *sink;      /* NULL: nothing is recorded */
-    PyObject *waiting;   /* list of records that came out of the handling of another */
+    PyObject *behind;    /* list of records that came out of the handling of another */
     int busy;
+    char recording;     /* whether a recording is under way */
     long long sequence; /* of the last operation */
 } Outlet;
 

@@ -1,25 +1,11 @@
 /* What runs for each allocation and free of a program on a GPU: what
- * streamsan/record/cuda/_trace.py and _cuda_memory.py do, to which whatever is rare is left. */
+ * streamsan/record/cuda/_trace.py and _memory.py do, to which whatever is rare is left. */
 
 #include "recording.h"
+#include <stdlib.h>
 #include <structmember.h>
 
 PyTypeObject *recording_type;
-
-static int
-is_true(PyObject *owner, PyObject *name)
-{
-    PyObject *value = PyObject_GetAttr(owner, name);
-    int status = value == NULL ? -1 : PyObject_IsTrue(value);
-    Py_XDECREF(value);
-    return status;
-}
-
-int
-captures(Recording *self)
-{
-    return is_true(self->parts.streams, self->names[CAPTURES]);
-}
 
 void
 tell_error(Recording *self)
@@ -44,68 +30,56 @@ tell_error(Recording *self)
     Py_XDECREF(traceback);
 }
 
-int
-is_on(Recording *self)
-{
-    int recording = is_true(self->parts.observer, self->names[RECORDING]);
-    return recording > 0 ? is_true(self->parts.recorder, self->names[ENABLED]) : recording;
-}
-
 /* -- allocations ------------------------------------------------------------------------------- */
 
-/* Rule M3 where a page of memory is new to a stream: see _cuda_cache.py. */
+/* Rule M3 where a page of memory may be new to a stream: see cuda/_cache.py. */
 static int
-handed_out(Recording *self, PyObject *address, long device, long owner)
+handed_out(Recording *self, uint64_t address, long device, long owner)
 {
-    PyObject *page = PyLong_FromUnsignedLongLong(PyLong_AsUnsignedLongLong(address) >> 21);
-    PyObject *known = page == NULL ? NULL : PyDict_GetItemWithError(self->parts.pages, page);
-    Py_XDECREF(page);
-    if (known != NULL && PyLong_AsLong(known) == owner) {
+    uint64_t page = address >> 21;
+    KnownPage *known = &self->pages[page & (KNOWN_PAGES - 1)];
+    if (known->page == page && known->owner == owner) {
         return 0;
     }
-    if (PyErr_Occurred()) {
-        return -1;
-    }
-    PyObject *done = PyObject_CallFunction(self->parts.handed_out, "O" "ll", address, device, owner);
+    PyObject *done = PyObject_CallFunction(self->parts.handed_out, "Kll",
+                                           (unsigned long long)address, device, owner);
+    *known = (KnownPage){done == NULL ? 0 : page, owner};
     Py_XDECREF(done);
     return done == NULL ? -1 : 0;
 }
 
 static int
-allocate(Recording *self, PyObject *address)
+allocate(Recording *self, uint64_t address)
 {
-    PyObject *current = PyObject_CallNoArgs(self->parts.device);
-    long device = current == NULL ? -1 : PyLong_AsLong(current);
-    Py_XDECREF(current);
-    long owner = PyErr_Occurred() ? -1 : current_timeline(self, device);
-    if (PyErr_Occurred() || handed_out(self, address, device, owner) < 0) {
+    int device = current_device(self);
+    long owner = device < 0 ? -1 : current_timeline(self, device);
+    if ((owner < 0 && PyErr_Occurred()) || handed_out(self, address, device, owner) < 0) {
         return -1;
     }
     long thread, stack;
     Work *work = work_of_thread(self);
     int status = work == NULL ? -1 : where(self, work, &thread, &stack);
     Py_XDECREF(work);
-    int captured = status < 0 ? -1 : captures(self);
-    if (captured) {
-        PyObject *done = captured < 0
-            ? NULL
-            : PyObject_CallFunction(self->parts.allocated, "Olll", address, owner, thread, stack);
+    if (status < 0) {
+        return -1;
+    }
+    if (captures(self)) {
+        PyObject *done = PyObject_CallFunction(self->parts.allocated, "Klll",
+                                               (unsigned long long)address, owner, thread, stack);
         Py_XDECREF(done);
         return done == NULL ? -1 : 0;
     }
-    PyObject *node = PyObject_CallNoArgs(self->parts.node);
-    PyObject *born = node == NULL ? NULL : new_born(owner, thread, stack, NONE, node != Py_None);
-    Py_XDECREF(node);
-    status = born == NULL ? -1 : PyDict_SetItem(self->parts.blocks, address, born);
-    Py_XDECREF(born);
+    int backward = in_backward(self);
+    Born *born = backward < 0 ? NULL : new_born(owner, thread, stack, NONE, backward);
+    status = born == NULL ? -1 : blocks_put(blocks_of(self), address, born);
+    Py_XDECREF((PyObject *)born);
     return status;
 }
 
 void
-was_allocated(Recording *self, PyObject *address)
+was_allocated(Recording *self, uint64_t address)
 {
-    int on = is_on(self);
-    if (on < 0 || (on && allocate(self, address) < 0)) {
+    if (is_on(self) && allocate(self, address) < 0) {
         tell_error(self);
     }
 }
@@ -154,37 +128,36 @@ give_up(Recording *self, Born *born)
 }
 
 void
-was_freed(Recording *self, PyObject *address)
+was_freed(Recording *self, uint64_t address)
 {
-    PyObject *born = PyDict_GetItemWithError(self->parts.blocks, address);
-    if (born == NULL) {
-        PyErr_Clear();
-        return;
-    }
-    Py_INCREF(born); /* now: an operator may be handed the address again */
-    int on = PyDict_DelItem(self->parts.blocks, address) < 0 ? -1 : is_on(self);
-    if (on > 0 && Py_IS_TYPE(born, born_type) && ((Born *)born)->number != NONE) {
-        on = give_up(self, (Born *)born);
-    }
-    if (on < 0) {
+    Born *born = blocks_take(blocks_of(self), address); /* it may be handed out again at once */
+    if (born != NULL && born->number != NONE && is_on(self) && give_up(self, born) < 0) {
         tell_error(self);
     }
-    Py_DECREF(born);
+    Py_XDECREF((PyObject *)born);
 }
 
 /* allocated(address), freed(address): the same, for Python. */
 static PyObject *
+tell(void (*told)(Recording *, uint64_t), PyObject *self, PyObject *number)
+{
+    uint64_t address = PyLong_AsUnsignedLongLong(number);
+    if (!PyErr_Occurred()) {
+        told((Recording *)self, address);
+    }
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+}
+
+static PyObject *
 recording_allocated(PyObject *self, PyObject *address)
 {
-    was_allocated((Recording *)self, address);
-    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+    return tell(was_allocated, self, address);
 }
 
 static PyObject *
 recording_freed(PyObject *self, PyObject *address)
 {
-    was_freed((Recording *)self, address);
-    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+    return tell(was_freed, self, address);
 }
 
 /* -- blocks ------------------------------------------------------------------------------------ */
@@ -198,7 +171,7 @@ has_untraced(Recording *self)
 }
 
 int
-report_block(Recording *self, Born *born, PyObject *address, long device, Py_ssize_t size)
+report_block(Recording *self, Born *born, uint64_t address, long device, Py_ssize_t size)
 {
     Outlet *outlet = (Outlet *)self->parts.outlet;
     PyObject *number = PyObject_CallNoArgs(self->parts.next_number);
@@ -209,14 +182,14 @@ report_block(Recording *self, Born *born, PyObject *address, long device, Py_ssi
     if (number != NULL && name != NULL && packed_of(outlet) != NULL) {
         const long before[] = {born->number, device};
         const long behind[] = {born->owner, born->thread, born->stack};
-        int status = pack_alloc(outlet, before, PyLong_AsUnsignedLongLong(address), size, behind,
-                                name, born->graph);
+        int status = pack_alloc(outlet, before, address, size, behind, name, born->graph);
         Py_DECREF(number);
         Py_DECREF(name);
         return status;
     }
     PyObject *fields[9] = {
-        number, PyLong_FromLong(device), Py_NewRef(address), PyLong_FromSsize_t(size),
+        number, PyLong_FromLong(device), PyLong_FromUnsignedLongLong(address),
+        PyLong_FromSsize_t(size),
         PyLong_FromLong(born->owner), PyLong_FromLong(born->thread), PyLong_FromLong(born->stack),
         name, PyLong_FromLong(born->graph),
     };
@@ -228,7 +201,7 @@ report_block(Recording *self, Born *born, PyObject *address, long device, Py_ssi
 
 /* The same for the block of a storage. */
 static int
-report_storage(Recording *self, Born *born, PyObject *storage, PyObject *address, PyObject *owner)
+report_storage(Recording *self, Born *born, PyObject *storage, uint64_t address, PyObject *owner)
 {
     PyObject *size = PyObject_CallMethodNoArgs(storage, self->names[NBYTES]);
     Py_ssize_t bytes = size == NULL ? -1 : PyLong_AsSsize_t(size);
@@ -247,25 +220,26 @@ recording_seen(PyObject *object, PyObject *const *args, Py_ssize_t count)
         return NULL;
     }
     PyObject *storage = PyObject_CallMethodNoArgs(args[0], self->names[UNTYPED_STORAGE]);
-    PyObject *address = storage == NULL
+    PyObject *start = storage == NULL
         ? NULL
         : PyObject_CallMethodNoArgs(storage, self->names[DATA_PTR]);
-    PyObject *born = address == NULL ? NULL : PyDict_GetItemWithError(self->parts.blocks, address);
+    uint64_t address = start == NULL ? 0 : PyLong_AsUnsignedLongLong(start);
+    Born *born = start == NULL ? NULL : blocks_at(blocks_of(self), address);
     int status = PyErr_Occurred() ? -1 : 0;
     if (status == 0 && born == NULL) {
         status = has_untraced(self);
     }
-    if (status > 0 || (status == 0 && born != NULL && !Py_IS_TYPE(born, born_type))) {
+    if (status > 0) {
         PyObject *done = PyObject_CallFunctionObjArgs(self->parts.seen, args[0], args[1], NULL);
         Py_XDECREF(done);
         status = done == NULL ? -1 : 0;
-    } else if (status == 0 && born != NULL && ((Born *)born)->number == NONE) {
-        Py_INCREF(born);
-        status = report_storage(self, (Born *)born, storage, address, args[1]);
-        Py_DECREF(born);
+    } else if (status == 0 && born != NULL && born->number == NONE) {
+        Py_INCREF((PyObject *)born);
+        status = report_storage(self, born, storage, address, args[1]);
+        Py_DECREF((PyObject *)born);
     }
     Py_XDECREF(storage);
-    Py_XDECREF(address);
+    Py_XDECREF(start);
     return status < 0 ? NULL : Py_NewRef(Py_None);
 }
 
@@ -274,8 +248,8 @@ static PyObject *
 recording_note(PyObject *object, PyObject *Py_UNUSED(ignored))
 {
     Recording *self = (Recording *)object;
-    int status = is_on(self);
-    if (status > 0) {
+    int status = 0;
+    if (is_on(self)) {
         Work *work = work_of_thread(self);
         status = work == NULL ? -1 : note(self, work);
         Py_XDECREF(work);
@@ -299,9 +273,9 @@ static int
 recording_init(PyObject *object, PyObject *args, PyObject *Py_UNUSED(kwargs))
 {
     Recording *self = (Recording *)object;
-    static const char *const names[] = {"work", "recording", "enabled", "captures",
-                                        "untyped_storage", "data_ptr", "nbytes", "_sequence_nr",
-                                        "untraced", "name", "_run", "allocator"};
+    static const char *const names[] = {"work", "untyped_storage", "data_ptr", "nbytes",
+                                        "_sequence_nr", "untraced", "name", "_run", "allocator"};
+    static uint64_t serials = 0;
     PyObject *given;
     if (!PyArg_ParseTuple(args, "O", &given)) {
         return -1;
@@ -322,12 +296,19 @@ recording_init(PyObject *object, PyObject *args, PyObject *Py_UNUSED(kwargs))
     if (!Py_IS_TYPE(self->parts.accesses, accesses_type)
         || !Py_IS_TYPE(self->parts.stacks, stacks_type) || !PyList_Check(self->parts.callers)
         || !PyObject_TypeCheck(self->parts.outlet, outlet_type)
-        || !PyDict_Check(self->parts.known) || !PyDict_Check(self->parts.blocks)
+        || !PyList_Check(self->parts.captures)
+        || !PyDict_Check(self->parts.known) || !Py_IS_TYPE(self->parts.blocks, blocks_type)
         || !PyDict_Check(self->parts.notes) || !PySet_Check(self->parts.user_stacks)
-        || !PyDict_Check(self->parts.pages) || !PyDict_Check(self->parts.in_flight)) {
+        || !PyDict_Check(self->parts.in_flight)) {
         PyErr_SetString(PyExc_TypeError, "a part of the recording is of another type");
         return -1;
     }
+    if (self->pages == NULL && (self->pages = calloc(KNOWN_PAGES, sizeof *self->pages)) == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    self->enabled = 1;
+    self->serial = ++serials;
     return 0;
 }
 
@@ -359,6 +340,7 @@ recording_dealloc(PyObject *object)
     for (int at = 0; at < NAME_COUNT; at++) {
         Py_XDECREF(((Recording *)object)->names[at]);
     }
+    free(((Recording *)object)->pages);
     type->tp_free(object);
     Py_DECREF(type);
 }
@@ -374,6 +356,12 @@ static PyMethodDef recording_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static PyMemberDef recording_members[] = {
+    {"enabled", T_INT, offsetof(Recording, enabled), 0, "Whether anything is recorded at all."},
+    {"divided", T_INT, offsetof(Recording, divided), 0, "Whether there are green contexts."},
+    {NULL, 0, 0, 0, NULL},
+};
+
 static PyType_Slot recording_slots[] = {
     {Py_tp_doc, "What runs for each allocation, and what operators need; Recording(parts)."},
     {Py_tp_init, recording_init},
@@ -381,6 +369,7 @@ static PyType_Slot recording_slots[] = {
     {Py_tp_clear, recording_unlink},
     {Py_tp_dealloc, recording_dealloc},
     {Py_tp_methods, recording_methods},
+    {Py_tp_members, recording_members},
     {0, NULL},
 };
 

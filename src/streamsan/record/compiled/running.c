@@ -220,9 +220,8 @@ recording_begin(PyObject *object, PyObject *const *args, Py_ssize_t count)
         PyErr_SetString(PyExc_TypeError, "begin(reported, args, kwargs)");
         return NULL;
     }
-    int on = is_on(self);
-    if (on <= 0) {
-        return on < 0 ? NULL : Py_NewRef(Py_None);
+    if (!is_on(self)) {
+        return Py_NewRef(Py_None);
     }
     if (!Py_IS_TYPE(args[0], operator_type)) {
         return PyObject_Vectorcall(self->parts.begin, args, 3, NULL);

@@ -3,14 +3,36 @@
 #include "recording.h"
 #include <string.h>
 
+/* The work that this thread asked for last, while that lives, and of which recording, and as which
+ * thread of Python's: one of the system's may be several of them, one after another. */
+static _Thread_local struct {
+    uint64_t recording, thread;
+    Work *work; /* borrowed; NULL: none */
+} last;
+
+void
+forget_work(const Work *work)
+{
+    if (last.work == work) { /* another thread's is asked for no more */
+        last.work = NULL;
+    }
+}
+
 Work *
 work_of_thread(Recording *self)
 {
+    uint64_t thread = PyThreadState_GetID(PyThreadState_Get());
+    if (last.work != NULL && last.recording == self->serial && last.thread == thread) {
+        return (Work *)Py_NewRef((PyObject *)last.work);
+    }
     PyObject *work = PyObject_GetAttr(self->parts.threads, self->names[WORK]);
     if (work != NULL && !Py_IS_TYPE(work, work_type)) {
         PyErr_SetString(PyExc_TypeError, "a thread's work is no Work");
         Py_CLEAR(work);
     }
+    last.recording = self->serial;
+    last.thread = thread;
+    last.work = (Work *)work;
     return (Work *)work;
 }
 
@@ -48,11 +70,13 @@ own_timeline(Recording *self, Work *work)
 static int
 where_in_backward(Recording *self, Work *work, PyObject *caller, long *thread, long *stack)
 {
-    long of_thread, of_stack, identity;
-    if (!PyArg_ParseTuple(caller, "lll", &of_thread, &of_stack, &identity)) {
+    if (!PyTuple_Check(caller) || PyTuple_GET_SIZE(caller) != 3) {
+        PyErr_SetString(PyExc_TypeError, "a caller is (thread, stack, identity)");
         return -1;
     }
-    if ((unsigned long)identity == PyThread_get_thread_ident()) {
+    long of_stack = PyLong_AsLong(PyTuple_GET_ITEM(caller, 1));
+    unsigned long identity = PyLong_AsUnsignedLong(PyTuple_GET_ITEM(caller, 2));
+    if (identity == PyThread_get_thread_ident()) {
         *thread = own_timeline(self, work);
         return PyErr_Occurred() ? -1 : 0;
     }
@@ -163,9 +187,44 @@ running(Recording *self, Work *work)
     return status < 0 || PyErr_Occurred() ? -1 : 1;
 }
 
-long
-current_timeline(Recording *self, long device)
+int
+current_device(Recording *self)
 {
+    int device = self->current == NULL ? -1 : self->current->device();
+    return device >= 0 ? device : (int)ask(self->parts.device);
+}
+
+int
+in_backward(Recording *self)
+{
+    if (self->current != NULL) {
+        return self->current->in_backward();
+    }
+    PyObject *node = PyObject_CallNoArgs(self->parts.node);
+    int found = node == NULL ? -1 : node != Py_None;
+    Py_XDECREF(node);
+    return found;
+}
+
+/* Where a stream is kept by its id, or NULL. Ids of torch's own streams are 0, of the default one,
+ * or odd, and mean the same as long as the process lives; those of others are their handles, which
+ * may come again (c10/cuda/CUDAStream.cpp). In a green context the default stream is another one. */
+static KnownStream *
+place_of(Recording *self, int device, int64_t id)
+{
+    size_t hash = (size_t)(id >> 1) ^ (size_t)(id >> 5) ^ (size_t)device * 7;
+    int stays = id == 0 ? !self->divided : id > 0 && (id & 1);
+    return stays ? &self->streams[hash & (KNOWN_STREAMS - 1)] : NULL;
+}
+
+long
+current_timeline(Recording *self, int device)
+{
+    int64_t id = self->current == NULL ? -1 : self->current->stream(device);
+    KnownStream *place = place_of(self, device, id);
+    if (place != NULL && place->known && place->id == id && place->device == device) {
+        return place->timeline;
+    }
     PyObject *number = PyLong_FromLong(device);
     PyObject *handle = number == NULL ? NULL : PyObject_CallOneArg(self->parts.raw_stream, number);
     PyObject *key = handle == NULL ? NULL : PyTuple_Pack(2, number, handle);
@@ -179,6 +238,9 @@ current_timeline(Recording *self, long device)
     Py_XDECREF(key);
     long timeline = found == NULL ? -1 : PyLong_AsLong(found);
     Py_XDECREF(found);
+    if (place != NULL && timeline >= 0) {
+        *place = (KnownStream){id, device, 1, timeline};
+    }
     return timeline;
 }
 
@@ -196,9 +258,11 @@ note_node(Recording *self, Work *work, int64_t number)
     if (where(self, work, &thread, &stack) < 0) {
         return -1;
     }
-    PyObject *key = PyLong_FromLongLong(number), *value = Py_BuildValue("(lO)", stack, Py_None);
+    PyObject *key = PyLong_FromLongLong(number), *origin = PyLong_FromLong(stack);
+    PyObject *value = origin == NULL ? NULL : PyTuple_Pack(2, origin, Py_None);
     int status = key == NULL || value == NULL ? -1 : PyDict_SetItem(self->parts.notes, key, value);
     Py_XDECREF(key);
+    Py_XDECREF(origin);
     Py_XDECREF(value);
     return status;
 }

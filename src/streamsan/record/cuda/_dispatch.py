@@ -43,7 +43,7 @@ class Dispatch:
         )
         bridge = None if compiled is None else _core.bridge()
         library.set_up(
-            self._route, begin, self._push, self._pop, note, self._internal_error, bridge
+            self._route, begin, self._push, self._pop, note, self._internal_error, bridge, compiled
         )
         library.pass_over(PASSED_OVER)
         _hide_from_higher_order(library)
@@ -60,7 +60,7 @@ class Dispatch:
         compiled = self._recorder.recording
         if compiled is None or self._recorder.cache.uncached:
             return False
-        return bool(self._library.trace_memory(compiled, of_allocations, of_frees))
+        return bool(self._library.trace_memory(of_allocations, of_frees))
 
     @contextmanager
     def hidden(self) -> Iterator[None]:

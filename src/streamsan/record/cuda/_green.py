@@ -26,7 +26,7 @@ def install_green(recorder: CudaRecorder) -> None:
     @functools.wraps(create)
     def made(*args: Any, **kwargs: Any) -> Any:
         context = create(*args, **kwargs)
-        recorder._guarded(streams.divide)
+        recorder._guarded(recorder.divide)
         return context
 
     replace(kind, "create", staticmethod(made))

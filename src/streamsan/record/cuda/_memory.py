@@ -9,7 +9,7 @@ import torch
 from streamsan.model import records as r
 from streamsan.record import _core
 from streamsan.record._observer import Observer
-from streamsan.record._portable import Born, Touch
+from streamsan.record._portable import Born, LiveBlocks, Touch
 from streamsan.record.cuda._pinned import Pinned
 from streamsan.record.cuda._streams import Streams, raw_handle
 from streamsan.record.cuda._untraced import Untraced
@@ -39,13 +39,13 @@ def has_bytes(tensor: torch.Tensor) -> bool:
 
 
 class Blocks:
-    """Live device blocks by address, and pinned blocks."""
+    """Live device blocks, and pinned blocks."""
 
     def __init__(self, observer: Observer, streams: Streams, arena: Arena | None = None) -> None:
         self._observer = observer
         self._streams = streams
         self._arena = arena
-        self._device: dict[int, Born] = {}
+        self._device: LiveBlocks = _core.LiveBlocks()
         self.pinned = Pinned(observer)
         self.allocator = "caching" if arena is None else arena.name
         self.untraced: Untraced | None = None
@@ -71,13 +71,13 @@ class Blocks:
         return _core.accesses(touch, PLAIN, *known, self.seen, always_seen)
 
     @property
-    def by_address(self) -> dict[int, Born]:
+    def by_address(self) -> LiveBlocks:
         """Live device blocks."""
         return self._device
 
     def take(self, address: int) -> Born | None:
         """A block went back to the allocator: the block, if it has been reported."""
-        born = self._device.pop(address, None)
+        born = self._device.pop(address)
         return born if born is not None and born.number != r.NONE else None
 
     def follow(self, untraced: Untraced | None) -> None:
@@ -102,7 +102,7 @@ class Blocks:
     def vanished(self, address: int, born: Born) -> None:
         """The storage of such a block is no more."""
         if self._device.get(address) is born:
-            del self._device[address]
+            self._device.pop(address)
             thread, stack = self._observer.thread(), self._observer.stack()
             if born.owner == r.NONE:  # only the program knows what reuses it, and is trusted
                 for stream in self._streams.of_device(born.device):

@@ -78,13 +78,13 @@ def _contexts(recorder: CudaRecorder) -> None:
 
     def entering(self: Any) -> Any:
         recorder._guarded(
-            lambda: streams.contexts.outer.append(streams.current(torch.cuda.current_device()))
+            lambda: recorder.local.contexts.append(streams.current(torch.cuda.current_device()))
         )
         return enter(self)
 
     def leaving(self: Any, *exc_info: Any) -> Any:
-        if streams.contexts.outer:
-            streams.contexts.outer.pop()
+        if recorder.local.contexts:
+            recorder.local.contexts.pop()
         return leave(self, *exc_info)
 
     kind.__enter__, kind.__exit__ = entering, leaving

@@ -89,15 +89,12 @@ class CudaRecorder:
             accesses=self.touching,
             outlet=observer.outlet,
             threads=self._threads,
-            recorder=self,
             observer=observer,
-            streams=streams,
+            captures=streams.under_way,
             known=streams.known,
             current=streams.current,
-            context=streams.context,
             blocks=blocks.by_address,
             allocator=blocks,
-            pages=self.cache.owners,
             handed_out=self.cache.handed_out,
             allocated=blocks.allocated,
             seen=blocks.seen,
@@ -147,6 +144,8 @@ class CudaRecorder:
     def leave(self) -> None:
         """Stop watching: this is a forked child."""
         self.enabled = False
+        if self.recording is not None:
+            self.recording.enabled = False
         if self.dispatch is not None:
             self.dispatch.leave_thread()
         if self.arena is not None:
@@ -233,6 +232,17 @@ class CudaRecorder:
             thread = work.thread = self.observer.thread()
         return thread
 
+    def divide(self) -> None:
+        """There are green contexts from now on."""
+        self.streams.divide()
+        if self.recording is not None:
+            self.recording.divided = True
+
+    def context(self, timeline: int) -> int:
+        """The stream of the enclosing context, where that is another one."""
+        contexts = self.local.contexts
+        return contexts[-1] if len(contexts) > 1 and contexts[-1] != timeline else r.NONE
+
     def where(self) -> tuple[int, int]:
         """The thread and the stack to report."""
         return self.thread(), self.stack()
@@ -268,7 +278,7 @@ class CudaRecorder:
             copy=copy,
             node=node,
             forward=forward,
-            context=self.streams.context(timeline),
+            context=self.context(timeline),
             graph=r.NONE if capture is None else capture.number,
             captured=capture is not None,
             thread=self.thread(),

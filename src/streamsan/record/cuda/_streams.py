@@ -36,10 +36,9 @@ class GraphCapture:
 
 
 class Contexts(threading.local):
-    """Per thread: streams whose contexts enclose the current one, and its own default streams."""
+    """Per thread: its own default streams, and what it is at."""
 
     def __init__(self) -> None:
-        self.outer: list[int] = []
         self.external = False
         """Whether the event at work is an external one."""
         self.own: dict[int, int] = {}
@@ -48,7 +47,7 @@ class Contexts(threading.local):
 class Streams:
     """Timelines of native streams, numbers of events. Handles are only unique on a device.
 
-    `captures` are those under way. Threads may capture at the same time, each its own graph.
+    Captures may be `under_way` in several threads at the same time, each its own graph.
     """
 
     def __init__(self, observer: Observer, native: NativeStreams | None = None) -> None:
@@ -59,7 +58,7 @@ class Streams:
         self._events: dict[int, int] = {}
         self._identities: dict[tuple[int, int], int | None] = {}
         self._divided = False
-        self.captures: tuple[GraphCapture, ...] = ()
+        self.under_way: list[GraphCapture] = []
         self.contexts = Contexts()
 
     def divide(self) -> None:
@@ -164,22 +163,22 @@ class Streams:
         device = None if handle in (0, 1, 2) else self._device.get(handle)
         return torch.cuda.current_device() if device is None else device
 
-    def context(self, timeline: int) -> int:
-        """The stream of the enclosing context, where that is another one."""
-        outer = self.contexts.outer
-        return outer[-1] if len(outer) > 1 and outer[-1] != timeline else r.NONE
-
     # -- captures ---------------------------------------------------------------------------------
+
+    @property
+    def captures(self) -> tuple[GraphCapture, ...]:
+        """Those under way."""
+        return tuple(self.under_way)
 
     def begin_capture(self, capture: GraphCapture) -> None:
         """A capture starts."""
         with self._observer.monitor:
-            self.captures = (*self.captures, capture)
+            self.under_way.append(capture)
 
     def end_capture(self, capture: GraphCapture) -> None:
         """A capture ends, well or badly."""
         with self._observer.monitor:
-            self.captures = tuple(other for other in self.captures if other is not capture)
+            self.under_way[:] = [other for other in self.under_way if other is not capture]
 
     def capture_of(self, timeline: int) -> GraphCapture | None:
         """The capture that a stream takes part in."""

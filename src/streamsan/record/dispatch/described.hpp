@@ -4,8 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
-
-#include <vector>
+#include <c10/util/SmallVector.h>
 
 #include "../compiled/bridge.h"
 
@@ -34,7 +33,7 @@ inline int device_index(const at::Tensor& tensor) {
 
 // What the tensors of a call are described by.
 struct Descriptions {
-  std::vector<Described> tensors;
+  c10::SmallVector<Described, 8> tensors;
   bool hosts = false; // whether there are some of the host
   bool grad = false;  // whether a gradient is wanted of one
   bool odd = false;   // whether there is one that cannot be described

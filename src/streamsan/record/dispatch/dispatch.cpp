@@ -12,17 +12,18 @@
 #include <Python.h>
 
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <c10/core/GradMode.h>
+#include <ATen/ops/_local_scalar_dense_ops.h>
+#include <ATen/ops/view_ops.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
-#include <algorithm>
-#include <iterator>
 #include <string>
 
+#include "current.hpp"
 #include "described.hpp"
 #include "gpu_trace.hpp"
 #include "interpreter.hpp"
+#include "mode.hpp"
 #include "reporting.hpp"
 #include "routes.hpp"
 
@@ -32,123 +33,84 @@ using namespace streamsan;
 
 constexpr auto kKey = c10::DispatchKey::Fake;
 
-bool wraps(const c10::IValue& value) {
-  if (value.isTensor())
-    return value.toTensor().defined() && value.toTensor().key_set().has(c10::DispatchKey::Python);
-  if (!may_hold_tensors(value)) return false;
-  const auto items = value.toListRef();
-  return std::any_of(items.begin(), items.end(), wraps);
+// What is left to be run of an operator.
+c10::DispatchKeySet below(c10::DispatchKeySet keys) {
+  return keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey);
 }
 
-// Switches the keys that show operators to modes back on, where the program has switched them off.
-class Shown {
- public:
-  explicit Shown(bool wanted) {
-    for (size_t i = 0; i < std::size(kKeys); i++) {
-      off_[i] = wanted && c10::impl::tls_is_dispatch_key_excluded(kKeys[i]);
-      if (off_[i]) c10::impl::tls_set_dispatch_key_excluded(kKeys[i], false);
-    }
-  }
-  ~Shown() {
-    for (size_t i = 0; i < std::size(kKeys); i++)
-      if (off_[i]) c10::impl::tls_set_dispatch_key_excluded(kKeys[i], true);
-  }
-  Shown(const Shown&) = delete;
-  Shown& operator=(const Shown&) = delete;
-
- private:
-  // A mode is called by the first, which relies on what the second has kept on the way in.
-  static constexpr c10::DispatchKey kKeys[] = {
-      c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot};
-  bool off_[std::size(kKeys)];
-};
-
-// The recorder's dispatch mode, for one operator; also where the program has switched off modes,
-// as FSDP does for `record_stream`, unless that is for a tensor of a class that has its own.
-class Mode {
- public:
-  Mode(const c10::OperatorHandle& op, const torch::jit::Stack& stack)
-      : wanted_(!any_wraps(op, stack)), shown_(wanted_) {
-    if (!wanted_) return;
-    Interpreter interpreter;
-    pushed_ = PyObject_CallNoArgs(recorder.push_mode);
-  }
-  ~Mode() {
-    if (!pushed_) return;
-    Interpreter interpreter;
-    Py_XDECREF(PyObject_CallOneArg(recorder.pop_mode, pushed_));
-    Py_DECREF(pushed_);
-  }
-  Mode(const Mode&) = delete;
-  Mode& operator=(const Mode&) = delete;
-
- private:
-  static bool any_wraps(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
-    const auto count = static_cast<std::ptrdiff_t>(op.schema().arguments().size());
-    return c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::Python) &&
-        std::any_of(stack.end() - count, stack.end(), wraps);
-  }
-
-  const bool wanted_;
-  const Shown shown_;
-  PyObject* pushed_ = nullptr;
-};
-
-void note_view(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
-  const auto& first = stack[stack.size() - op.schema().arguments().size()];
-  if (c10::GradMode::is_enabled() && first.isTensor() && first.toTensor().requires_grad()) {
-    Interpreter interpreter;
-    Py_XDECREF(PyObject_CallNoArgs(recorder.note));
-  }
-}
-
-// Whether a compiler is at work on an operator: on tensors without bytes, or on stand-ins.
-bool traced(c10::DispatchKeySet keys) {
-  return keys.has(c10::DispatchKey::Meta) || keys.has(c10::DispatchKey::Functionalize);
+// Whether an operator is passed on, and what it is made of comes here: where a mode or a class of
+// the program's comes first, and where a compiler is at work, on tensors without bytes or stand-ins.
+bool is_for_others(c10::DispatchKeySet keys) {
+  return keys.has(c10::DispatchKey::Python) || keys.has(c10::DispatchKey::Meta) ||
+      keys.has(c10::DispatchKey::Functionalize);
 }
 
 void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  if (keys.has(c10::DispatchKey::Python) || traced(keys)) {
-    // A mode or a class of the program's comes first, and calls what it is made of.
-    op.redispatchBoxed(
-        keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey), stack);
+  if (is_for_others(keys)) {
+    op.redispatchBoxed(below(keys), stack);
     return;
   }
   const Route& route = route_of(op);
   c10::impl::ExcludeDispatchKeyGuard guard(kKey);
   switch (route.way) {
     case Way::view:
-      note_view(op, *stack);
+      note_view((*stack)[stack->size() - op.schema().arguments().size()]);
       [[fallthrough]];
     case Way::pass:
-      op.callBoxed(stack);
+      op.redispatchBoxed(below(keys), stack);
       return;
     case Way::report: {
       Reporting reporting(op, route, *stack);
-      op.callBoxed(stack);
+      op.redispatchBoxed(below(keys), stack);
       reporting.done(op.schema().returns().size(), *stack);
       return;
     }
     case Way::mode: {
       Mode mode(op, *stack);
-      op.callBoxed(stack);
+      op.callBoxed(stack); // which finds the mode
     }
   }
+}
+
+// Operators that programs are fullest of, without the fallback's way through boxed values.
+
+at::Tensor view(c10::DispatchKeySet keys, const at::Tensor& self, c10::SymIntArrayRef size) {
+  if (is_for_others(keys)) return at::_ops::view::redispatch(below(keys), self, size);
+  note_view(self);
+  c10::impl::ExcludeDispatchKeyGuard guard(kKey);
+  return at::_ops::view::redispatch(below(keys), self, size);
+}
+
+at::Scalar item(c10::DispatchKeySet keys, const at::Tensor& self) {
+  const bool others = is_for_others(keys);
+  if (others || (device_index(self) < 0 && !sees_hosts())) {
+    c10::impl::ExcludeDispatchKeyGuard guard(others ? c10::DispatchKeySet() : c10::DispatchKeySet(kKey));
+    return at::_ops::_local_scalar_dense::redispatch(below(keys), self);
+  }
+  static const auto op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("aten::_local_scalar_dense", "");
+  torch::jit::Stack stack = {self};
+  fallback(op, keys, &stack);
+  return stack.back().toScalar();
 }
 
 PyObject* set_up(PyObject*, PyObject* args) {
   PyObject* bridge;
   auto& r = recorder;
   if (!PyArg_ParseTuple(
-          args, "OOOOOOO", &r.find_route, &r.begin, &r.push_mode, &r.pop_mode, &r.note, &r.tell,
-          &bridge))
+          args, "OOOOOOOO", &r.find_route, &r.begin, &r.push_mode, &r.pop_mode, &r.note, &r.tell,
+          &bridge, &r.recording))
     return nullptr;
-  for (PyObject* kept : {r.find_route, r.begin, r.push_mode, r.pop_mode, r.note, r.tell})
+  for (PyObject* kept :
+       {r.find_route, r.begin, r.push_mode, r.pop_mode, r.note, r.tell, r.recording})
     Py_INCREF(kept);
   if (bridge != Py_None) {
     const auto* core = static_cast<const Bridge*>(PyCapsule_GetPointer(bridge, BRIDGE_CAPSULE));
     if (!core) return nullptr;
-    if (core->version == BRIDGE_VERSION) r.core = core; // else it is one of another release
+    if (core->version == BRIDGE_VERSION) { // else it is one of another release
+      r.core = core;
+      core->ask(r.recording, &current);
+    }
   }
   static auto library = torch::Library(
       torch::Library::IMPL, "_", std::make_optional(kKey), __FILE__, __LINE__);
@@ -157,16 +119,17 @@ PyObject* set_up(PyObject*, PyObject* args) {
 }
 
 PyObject* trace_memory(PyObject*, PyObject* args) {
-  PyObject *recording, *allocations, *frees;
-  if (!PyArg_ParseTuple(
-          args, "OO!O!", &recording, &PyList_Type, &allocations, &PyList_Type, &frees))
+  PyObject *allocations, *frees;
+  if (!PyArg_ParseTuple(args, "O!O!", &PyList_Type, &allocations, &PyList_Type, &frees))
     return nullptr;
-  return PyBool_FromLong(GpuTrace::replace(recorder.core, recording, allocations, frees));
+  return PyBool_FromLong(GpuTrace::replace(allocations, frees));
 }
 
 PyObject* pass_over(PyObject*, PyObject* names) {
   static auto library =
       torch::Library(torch::Library::IMPL, "aten", std::make_optional(kKey), __FILE__, __LINE__);
+  library.impl("view", TORCH_FN(view));
+  library.impl("_local_scalar_dense", TORCH_FN(item));
   if (!PyTuple_Check(names)) return PyErr_Format(PyExc_TypeError, "pass_over takes a tuple");
   for (Py_ssize_t at = 0; at < PyTuple_GET_SIZE(names); at++) {
     const char* name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(names, at));
@@ -195,20 +158,27 @@ PyObject* trace(PyObject*, PyObject* args) {
   if (name == "event") table.trace_gpu_event_creation(c10::DeviceType::CUDA, address);
   Py_RETURN_NONE;
 }
+
+PyObject* be_on_stream(PyObject*, PyObject* id) {
+  stream_of_test = PyLong_AsLongLong(id);
+  Py_RETURN_NONE;
+}
 #endif
 
 PyMethodDef methods[] = {
 #ifdef STREAMSAN_HOST_AS_DEVICE
     {"trace", trace, METH_VARARGS, "trace(what, address): an event of torch's GPU trace."},
+    {"be_on_stream", be_on_stream, METH_O, "be_on_stream(id): that is the current stream."},
 #endif
     {"set_up", set_up, METH_VARARGS,
-     "set_up(find_route, begin, push_mode, pop_mode, note, tell, bridge): once in a process."},
+     "set_up(find_route, begin, push_mode, pop_mode, note, tell, bridge, recording): once in a "
+     "process."},
     {"pass_over", pass_over, METH_O,
      "pass_over(names): have the dispatcher pass us over for these of aten's operators, once in a "
      "process and before any thread is included."},
     {"trace_memory", trace_memory, METH_VARARGS,
-     "trace_memory(recording, of_allocations, of_frees): tell a recording of what torch's GPU trace "
-     "shows of memory, beside the listeners in both lists; False where that is not possible."},
+     "trace_memory(of_allocations, of_frees): tell the recording of what torch's GPU trace shows of "
+     "memory, beside the listeners in both lists; False where that is not possible."},
     {"include", include, METH_O, "include(on): show the operators of the calling thread."},
     {nullptr, nullptr, 0, nullptr}};
 

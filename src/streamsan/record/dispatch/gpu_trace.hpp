@@ -22,10 +22,9 @@ class GpuTrace {
  public:
   // Have torch's trace call the core; `listeners` are the lists of others that listen for
   // allocations and for frees. False where that is not possible: it stays as it is.
-  static bool replace(
-      const Bridge* bridge, PyObject* to, PyObject* of_allocations, PyObject* of_frees) {
+  static bool replace(PyObject* of_allocations, PyObject* of_frees) {
     const c10::impl::PyInterpreter* known = c10::impl::GPUTrace::get_trace();
-    if (!known || !bridge) return false;
+    if (!known || !recorder.core) return false;
     if (known != &ours_) {
       original_ = known->vtable_;
       const void* const* entries = *reinterpret_cast<const void* const* const*>(original_);
@@ -39,11 +38,8 @@ class GpuTrace {
       copy_[kBefore + allocation] = reinterpret_cast<const void*>(&allocated);
       copy_[kBefore + deallocation] = reinterpret_cast<const void*>(&freed);
     }
-    bridge_ = bridge;
-    Py_INCREF(to); // all three live as long as the process
-    Py_INCREF(of_allocations);
+    Py_INCREF(of_allocations); // both live as long as the process
     Py_INCREF(of_frees);
-    recording_ = to;
     listeners_[0] = of_allocations;
     listeners_[1] = of_frees;
     c10::impl::GPUTrace::gpuTraceState.store(&ours_, std::memory_order_release);
@@ -74,11 +70,11 @@ class GpuTrace {
   }
 
   static void allocated(const Table*, c10::DeviceType type, uintptr_t address) {
-    if (tell(bridge_->allocated, type, address, listeners_[0])) allocated_(original_, type, address);
+    if (tell(recorder.core->allocated, type, address, listeners_[0])) allocated_(original_, type, address);
   }
 
   static void freed(const Table*, c10::DeviceType type, uintptr_t address) {
-    if (tell(bridge_->freed, type, address, listeners_[1])) freed_(original_, type, address);
+    if (tell(recorder.core->freed, type, address, listeners_[1])) freed_(original_, type, address);
   }
 
   // Tell the core; whether others are to be told as well.
@@ -89,7 +85,7 @@ class GpuTrace {
       PyObject* listeners) {
     if (type != c10::DeviceType::CUDA || !Py_IsInitialized()) return true;
     Interpreter interpreter;
-    function(recording_, address);
+    function(recorder.recording, address);
     return PyList_GET_SIZE(listeners) > 0;
   }
 
@@ -98,8 +94,6 @@ class GpuTrace {
   static inline c10::impl::PyInterpreter ours_{reinterpret_cast<const Table*>(&object_)};
   static inline const Table* original_ = nullptr;
   static inline Function allocated_ = nullptr, freed_ = nullptr;
-  static inline const Bridge* bridge_ = nullptr;
-  static inline PyObject* recording_ = nullptr;
   static inline PyObject* listeners_[2] = {};
 };
 

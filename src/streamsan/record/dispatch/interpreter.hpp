@@ -19,6 +19,7 @@ inline struct {
   PyObject* note = nullptr;       // note(): a view that needs a gradient was made
   PyObject* tell = nullptr;       // tell(error): an internal error
   const Bridge* core = nullptr;   // the compiled core, where there is one
+  PyObject* recording = nullptr;  // what it is told
 } recorder;
 
 // Raise an exception that was kept.

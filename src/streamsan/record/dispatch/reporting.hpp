@@ -15,6 +15,28 @@
 
 namespace streamsan {
 
+// The sequence number of the node that autograd has just made.
+inline int64_t last_node() { return static_cast<int64_t>(at::sequence_number::peek()) - 1; }
+
+// Whether what is done to memory of the host may have to be reported.
+inline bool sees_hosts() {
+  return !recorder.core || recorder.core->sees_hosts(recorder.recording) != 0;
+}
+
+// A view was made, to which a backward node may belong.
+inline void note_view(const at::Tensor& of) {
+  if (!c10::GradMode::is_enabled() || !of.requires_grad()) return;
+  Interpreter interpreter;
+  if (recorder.core)
+    recorder.core->note(recorder.recording, last_node());
+  else
+    Py_XDECREF(PyObject_CallNoArgs(recorder.note));
+}
+
+inline void note_view(const c10::IValue& of) {
+  if (of.isTensor()) note_view(of.toTensor());
+}
+
 // An operator that is being reported.
 class Reporting {
  public:
@@ -58,12 +80,12 @@ class Reporting {
     Descriptions found;
     for (const auto& [index, place] : route_.places) found.add(given[index], place, false);
     if (found.odd || !stays(found, given)) return false;
-    if (found.tensors.empty() && !found.hosts && !route_.fresh) return true; // no tensor at all
+    if (found.tensors.empty() && !route_.fresh && !(found.hosts && sees_hosts()))
+      return true; // there is nothing to be said of it
     Arguments arguments = {
         found.tensors.data(), found.tensors.size(), found.hosts, is_set(given, route_.training), -1,
         {}};
-    if (found.grad && c10::GradMode::is_enabled())
-      arguments.made = static_cast<int64_t>(at::sequence_number::peek()) - 1;
+    if (found.grad && c10::GradMode::is_enabled()) arguments.made = last_node();
     std::string name;
     if (const auto node = torch::autograd::get_current_node()) {
       name = node->name();
