@@ -26,6 +26,7 @@ from torch.utils.checkpoint import checkpoint
 from streamsan.model import records as r
 from streamsan.record import _core
 from streamsan.record.cuda._dispatch import Dispatch
+from streamsan.record.cuda._memory import has_bytes
 from streamsan.record.cuda._mode import CudaMode
 from streamsan.record.dispatch import load
 from streamsan.trace import MAX_RAW, decode, encode_one, encode_plain
@@ -97,6 +98,9 @@ def compute() -> None:
     a[a > 3].sum().item()
     a.to(torch.float64).copy_(a)
     torch.add(a, a, out=a)
+    torch.ops.aten.copy_(a, 2.5)  # a number in place of a tensor
+    torch.ops.aten._to_copy(7).add(1)
+    a.to("meta")
     torch.empty(3).resize_(10).fill_(1)
     torch.complex(a, a).conj().mul(2)
     torch.nn.functional.scaled_dot_product_attention(a[None], a[None], a[None])
@@ -110,6 +114,7 @@ def differentiate() -> None:
     w = torch.ones(3, requires_grad=True)
     w.register_hook(lambda grad: grad * 2)
     double: Any = Doubled.apply
+    torch.autograd.grad(torch.sgn(w).sum(), w)  # which is zeros without memory
     double(checkpoint(lambda t: (t * 2).sin(), w, use_reentrant=False)).sum().backward()
     torch.func.vmap(torch.func.grad(lambda t: (t**2).sum()))(torch.ones(3, 4))
 
@@ -241,7 +246,11 @@ def world_of(owner: int, patch: pytest.MonkeyPatch) -> World:
     elif owner == PINNED:
         patch.setattr(_core, "bridge", lambda: None)
     world = World(patch)
-    patch.setattr(world.recorder, "owner", lambda _: owner)
+
+    def owner_of(tensor: torch.Tensor) -> int:
+        return owner if tensor.is_cpu and has_bytes(tensor) else NOWHERE
+
+    patch.setattr(world.recorder, "owner", owner_of)
     if owner == PINNED:
         world.blocks.pinned.known[1] = (0, 1)  # or host tensors are passed over
     return world

@@ -317,6 +317,14 @@ def test_a_block_is_reported_before_its_first_access_and_once(kind: str) -> None
     assert memory.seen == [address, address]
 
 
+@needs_compiled
+def test_zeros_without_memory_are_left_to_python() -> None:
+    memory = Memory("compiled")
+    with pytest.raises(RuntimeError, match="data pointer"):  # what the rule for any tensor meets
+        memory.touched(torch._efficientzerotensor((3,)))
+    assert memory.slow == 1
+
+
 def test_tensors_without_plain_memory_are_left_to_python(kind: str) -> None:
     memory = Memory(kind)
 

@@ -14,6 +14,7 @@ from streamsan.model import records as r
 from streamsan.record._observer import Observer
 from streamsan.record.cuda._memory import Blocks, has_bytes
 from streamsan.record.cuda._streams import GraphCapture, Streams
+from streamsan.virtual.face.copies import same_layout
 
 
 class Driver:
@@ -69,6 +70,7 @@ def test_tensors_that_wrap_others_or_are_fake_have_no_bytes() -> None:
         fake = torch.ones(4)
     assert not has_bytes(wrapper)
     assert not has_bytes(fake)
+    assert not has_bytes(torch._efficientzerotensor((3,)))
     for plain in (torch.ones(4), torch.nn.Parameter(torch.ones(4)), torch.nn.Buffer(torch.ones(4))):
         assert has_bytes(plain)
     assert has_bytes(torch.ones(4).as_subclass(Named))
@@ -181,3 +183,23 @@ def test_record_stream_of_a_pinned_tensor_names_its_block(
     (recorded,) = of(r.RecordStream, seen)
     assert recorded.block == alloc.block  # type: ignore[union-attr]
     assert not recorded.explicit  # type: ignore[union-attr]
+
+
+@pytest.mark.usefixtures("driver")
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
+def test_host_tensors_that_lie_in_no_one_piece_of_memory_are_in_no_block(
+    observer: Observer, seen: list[r.AnyRecord]
+) -> None:
+    pinned = Blocks(observer, Streams(observer)).pinned
+    pinned.add_range(0x1000, 64)
+    told = len(seen)
+    eye = torch.eye(3)
+    for tensor in (eye.to_sparse(), eye.to_sparse_csr(), torch._efficientzerotensor((3,))):
+        pinned.check(tensor)
+        pinned.fresh(tensor, {})
+        assert pinned.block_of(tensor) == r.NONE
+    for tensor in (eye.to_sparse(), eye.to_sparse_csr()):
+        assert not same_layout(tensor, eye)
+    assert same_layout(eye, eye)
+    assert not same_layout(eye, eye.to_sparse_csr())
+    assert len(seen) == told

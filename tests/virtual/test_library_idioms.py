@@ -5,6 +5,7 @@ Each test is a fault that a program of ``programs/`` or its library met, in plai
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -172,8 +173,21 @@ def test_functions_of_host_tensors_after_work_of_the_device(device: str) -> Any:
         "rank": lambda: torch.linalg.matrix_rank(host),
         "circular": lambda: F.pad(host[None], (1, 1), mode="circular"),
         "sobol": lambda: torch.quasirandom.SobolEngine(2, scramble=True, seed=1).draw(3),
+        "istft": lambda: torch.istft(host.to(torch.complex64), 2, 1),
+        **_dropouts(host),
     }
     return {name: after(call) for name, call in calls.items()}
+
+
+def _dropouts(tensor: Tensor) -> dict[str, Callable[[], Any]]:
+    """Calls that leave nothing of a tensor: what they multiply it by is made first."""
+    names = ("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout")
+    functions = [getattr(torch, name + ending) for name in names for ending in ("", "_")]
+    calls: dict[str, Callable[[], Any]] = {
+        function.__name__: functools.partial(function, tensor.clone(), 1.0, True)
+        for function in functions
+    }
+    return {**calls, "module": lambda: torch.nn.Dropout(1.0)(tensor)}
 
 
 @same_as_cpu
@@ -191,12 +205,16 @@ def test_the_same_functions_after_work_of_the_host(device: str) -> Any:
         "pinv": lambda: torch.linalg.pinv(there),
         "rank": lambda: torch.linalg.matrix_rank(there),
         "circular": lambda: F.pad(there[None], (1, 1), mode="circular"),
+        "istft": lambda: torch.istft(there.to(torch.complex64), 2, 1),
+        **_dropouts(there),
     }
     return {name: after(call) for name, call in calls.items()}
 
 
 @on_virtual_gpu("program")
 def test_replaced_functions_can_be_scripted() -> None:
+    assert torch.jit.script(torch.nn.Dropout(1.0))(torch.ones(3)).tolist() == [0, 0, 0]
+
     def shifted(x: Tensor, scale: float) -> Tensor:
         return x * torch.tensor(scale) + torch.quantile(x, 0.5)
 
@@ -245,3 +263,29 @@ def test_work_enqueued_in_inference_mode_ends_outside_of_it() -> None:
     again = torch.ones(3, dtype=torch.float64, device="cuda", requires_grad=True)
     (again * 3).sum().backward()
     assert (there.tolist(), again.grad.tolist()) == ([5.0] * 3, [3.0] * 3)  # type: ignore[union-attr]
+
+
+@on_virtual_gpu("program", "late")
+def test_products_with_a_wider_type() -> None:
+    """Of two small types into a larger one: only CUDA has kernels for that."""
+    kind = {"dtype": torch.bfloat16, "device": "cuda"}
+    a, b = torch.randn(3, 4, **kind), torch.randn(4, 5, **kind)  # type: ignore[call-overload]
+    start = torch.ones(3, 5, device="cuda")
+    wide, given = a.float() @ b.float(), torch.empty(3, 5, device="cuda")
+    products: Any = torch
+    assert torch.equal(products.mm(a, b, out_dtype=torch.float32), wide)
+    products.mm(a, b, out_dtype=torch.float32, out=given)
+    assert torch.equal(given, wide)
+    assert torch.equal(products.bmm(a[None], b[None], out_dtype=torch.float32)[0], wide)
+    added = products.addmm(start, a, b, out_dtype=torch.float32, beta=2)
+    assert torch.allclose(added, wide + 2)
+    batch = products.baddbmm(start[None], a[None], b[None], out_dtype=torch.float32)
+    assert torch.allclose(batch[0], wide + 1)
+
+
+@on_virtual_gpu("program")
+def test_functions_from_source_are_refused_when_they_are_called() -> None:
+    source = "template <typename T> T twice(T x) { return x + x; }"
+    function = torch.cuda.jiterator._create_jit_fn(source)
+    with pytest.raises(NotImplementedError, match=r"jiterator\._create_jit_fn is not"):
+        function(torch.ones(2, device="cuda"))

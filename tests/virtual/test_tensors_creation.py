@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 
 from tests.virtual.agree import on_virtual_gpu, same_as_cpu
@@ -216,3 +217,34 @@ def test_devices_that_are_not_there() -> None:
             torch.ones(2, device=name)
         with pytest.raises(RuntimeError, match="invalid device ordinal"):
             torch.ones(2).to(name)
+
+
+@same_as_cpu
+def test_copies_of_numbers(device: str) -> Any:
+    """Operators called by their names take numbers for tensors."""
+    x = torch.zeros(3, device=device)
+    copy_, to_copy = torch.ops.aten.copy_, torch.ops.aten._to_copy
+    place = torch.device(device)
+    return {
+        "copied": copy_(x, 2.5).clone(),
+        "again": copy_(x, 3, True),
+        "host": copy_(torch.zeros(2, dtype=torch.int64), 2.7),
+        "made": [to_copy(number, device=place) for number in (7, 2.5, True, 1j)],
+        "converted": to_copy(7, dtype=torch.float16, device=place) + 1,
+        "on host": to_copy(7),
+    }
+
+
+@on_virtual_gpu("program", "late")
+def test_tensors_without_memory_are_made_of_those_of_a_device() -> None:
+    x = torch.ones(2, 3, device="cuda").t()
+    for shape in (x.to("meta"), x.to("meta", torch.float16), torch.empty_like(x, device="meta")):
+        assert shape.is_meta
+        assert (shape.shape, shape.stride()) == (x.shape, x.stride())
+    assert x.to("meta", torch.float16).dtype == torch.float16
+    target = torch.empty(3, 2, device="meta")
+    assert target.copy_(x) is target
+    with pytest.raises(NotImplementedError, match="no data"):
+        x.copy_(target)
+    model = torch.nn.Linear(3, 2).cuda().to("meta")
+    assert model.weight.is_meta

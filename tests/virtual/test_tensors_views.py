@@ -186,6 +186,18 @@ def test_results_into_given_tensors(device: str) -> Any:
 
 
 @same_as_cpu
+def test_results_into_given_tensors_that_values_give_their_size(device: str) -> Any:
+    a = _numbers(device, 3, 4)
+    large, places = a > a.mean(), torch.empty(0, dtype=torch.int64, device=device)
+    found, fitting = torch.empty(0, device=device), torch.empty(int(large.sum()), device=device)
+    torch.nonzero(large, out=places)
+    torch.masked_select(a, large, out=found)
+    torch.masked_select(a, large, out=fitting)
+    torch.masked_select(a + 1, large, out=found)
+    return places, found, fitting
+
+
+@same_as_cpu
 def test_tensors_that_change_their_size(device: str) -> Any:
     grown = _numbers(device, 4)
     grown.resize_(8)

@@ -119,7 +119,7 @@ touch_one(Accesses *self, PyObject *value, int mode, PyObject *argument, PyObjec
             : 0;
     }
     int bytes = mode ? canonical(&described, &extent) : 0;
-    if (bytes < 0) {
+    if (bytes < 0 || (bytes > 0 && described.data == NULL)) { /* zeros without memory, for one */
         return touch_other(self, value, mode, argument, accesses, device);
     }
     int index = described.device.index;

@@ -218,8 +218,11 @@ copies_grad(Operator *self, PyObject *args)
     int wanted = 0;
     for (int at = 0; at < self->copies && !wanted; at++) {
         PyObject *tensor = PyTuple_GET_ITEM(args, at);
-        PyObject *grad = PyObject_GetAttr(tensor, touching->names[REQUIRES_GRAD]);
-        wanted = grad == NULL ? -1 : PyObject_IsTrue(grad);
+        int is_tensor = PyObject_IsInstance(tensor, touching->tensor); /* or it is a number */
+        PyObject *grad = is_tensor > 0
+            ? PyObject_GetAttr(tensor, touching->names[REQUIRES_GRAD])
+            : NULL;
+        wanted = grad != NULL ? PyObject_IsTrue(grad) : -(PyErr_Occurred() != NULL);
         Py_XDECREF(grad);
     }
     return wanted;

@@ -35,9 +35,8 @@ class Copy:
 
     def before(self, args: Arguments, kwargs: Keywords, accesses: list[r.Access]) -> bool:
         """Note the node that the copy makes."""
-        if torch.is_grad_enabled() and any(
-            tensor.requires_grad for tensor in args[: 1 + self._in_place]
-        ):
+        tensors = (arg for arg in args[: 1 + self._in_place] if isinstance(arg, torch.Tensor))
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
             self._recorder.nodes.note()
         return True
 
@@ -45,8 +44,9 @@ class Copy:
         self, before: bool, result: Any, args: Arguments, kwargs: Keywords, accesses: list[r.Access]
     ) -> None:
         """Report the copy."""
-        target, source = (args[0], args[1]) if self._in_place else (result, args[0])
-        if source.is_cuda and target.is_cuda:
+        ends = self._ends(result, args)
+        if ends is not None and ends[0].is_cuda and ends[1].is_cuda:
+            target, source = ends
             of = self._touching.touch(source, _READ, "src", accesses)
             to = self._touching.touch(target, _WRITE, "self", accesses)
             if of == to >= 0:
@@ -54,6 +54,19 @@ class Copy:
                 self._recorder.operation(_COPY, "aten::copy_", stream, accesses, _ON_DEVICE)
                 return
         self.between(result, args, kwargs)
+
+    def _ends(self, result: Any, args: Arguments) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """Where it goes and where it comes from; None where it goes to no memory.
+
+        Tensors without memory may be shown as None, and so may numbers that torch takes for
+        tensors: those are memory of the host.
+        """
+        target, source = (args[0], args[1]) if self._in_place else (result, args[0])
+        if not isinstance(target, torch.Tensor) or target.is_meta:
+            return None
+        if not isinstance(source, torch.Tensor):
+            source = torch.scalar_tensor(0, device="cpu")
+        return target, source
 
     def compiled(self) -> _core.Operator | None:
         """As the compiled core does it: copies within a device; others are left to `between`."""
@@ -76,10 +89,11 @@ class Copy:
 
     def between(self, result: Any, args: Arguments, kwargs: Keywords) -> None:
         """Report a copy of any sort."""
-        target, source = (args[0], args[1]) if self._in_place else (result, args[0])
+        ends = self._ends(result, args)
         positional = self._in_place and len(args) > 2
         non_blocking = args[2] if positional else kwargs.get("non_blocking", False)
-        self._between(target, source, bool(non_blocking))
+        if ends is not None:
+            self._between(*ends, bool(non_blocking))
 
     def _between(self, target: torch.Tensor, source: torch.Tensor, non_blocking: bool) -> None:
         """A copy from one memory to another, or within the host's."""

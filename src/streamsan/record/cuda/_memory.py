@@ -26,8 +26,10 @@ PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def has_bytes(tensor: torch.Tensor) -> bool:
-    """Whether a tensor has memory of its own: fake tensors and those that wrap others have none."""
-    if type(tensor) in PLAIN:
+    """Whether a tensor has memory of its own: fake tensors, those that wrap others, and zeros that
+    autograd has not made real, have none.
+    """
+    if type(tensor) in PLAIN and not tensor._is_zerotensor():
         return True
     try:
         storage = tensor.untyped_storage()

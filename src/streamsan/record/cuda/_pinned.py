@@ -11,6 +11,11 @@ from streamsan.model import records as r
 from streamsan.record._observer import Observer
 
 
+def _has_storage(tensor: torch.Tensor) -> bool:
+    """Whether a tensor lies in one piece of memory, unlike sparse ones and zeros not made real."""
+    return tensor.layout is torch.strided and not tensor._is_zerotensor()
+
+
 class Pinned:
     """Pinned blocks by address. Nothing tells when one is given up: it is gone when something else
     is found at its address.
@@ -27,7 +32,7 @@ class Pinned:
 
         What NumPy or a buffer lent to torch may begin in the middle of one.
         """
-        if not self._starts or tensor.layout is not torch.strided or tensor.device.type != "cpu":
+        if not self._starts or tensor.device.type != "cpu" or not _has_storage(tensor):
             return r.NONE
         storage = tensor.untyped_storage()
         return self._block(storage.data_ptr(), storage.nbytes())
@@ -52,13 +57,13 @@ class Pinned:
         """A new host tensor: note it where it was asked for in pinned memory."""
         if kwargs.get("pin_memory"):
             self.add(tensor)
-        elif self._starts and tensor.device.type == "cpu" and tensor.layout is torch.strided:
+        elif self._starts and tensor.device.type == "cpu" and _has_storage(tensor):
             storage = tensor.untyped_storage()
             self.drop(storage.data_ptr(), storage.nbytes())
 
     def check(self, tensor: torch.Tensor) -> None:
         """A host tensor is copied from or to a device: ask CUDA what it is."""
-        if tensor.layout is not torch.strided or self.block_of(tensor) != r.NONE:
+        if not _has_storage(tensor) or self.block_of(tensor) != r.NONE:
             return
         if tensor.numel() and tensor.is_pinned():
             self.add(tensor)

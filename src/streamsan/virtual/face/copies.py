@@ -77,6 +77,8 @@ class Copier:
 
     def copy(self, target: torch.Tensor, source: torch.Tensor, non_blocking: bool) -> None:
         """``target.copy_(source)`` where at least one of the two is on a device."""
+        if source.is_meta:
+            raise NotImplementedError("Cannot copy out of meta tensor; no data!")
         to, of = self._tensors.owner(target), self._tensors.owner(source)
         device = to if to >= 0 else of
         if target.numel() == 0:
@@ -178,7 +180,11 @@ class Copier:
 
 
 def same_layout(host: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether a host tensor is copied as it lies (Copy.cu: same layout on both sides)."""
+    """Whether a host tensor is copied as it lies (Copy.cu: same layout on both sides). Others than
+    strided ones are copied by their parts.
+    """
+    if not host.layout == other.layout == torch.strided:
+        return False
     return host.is_contiguous() or host.stride() == other.stride()
 
 
@@ -190,6 +196,12 @@ def _copy_work(target: Any, source: Any) -> Any:
     return work
 
 
+def with_tensors(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments of a copy; numbers, which torch takes for tensors of the host, become such."""
+    ends = (arg if isinstance(arg, torch.Tensor) else _TO_COPY(arg) for arg in args[:2])
+    return (*ends, *args[2:])
+
+
 def copy_handler(face: Face, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """``copy_`` and ``_to_copy`` as the dispatcher hands them over."""
     tensors = face.tensors
@@ -197,6 +209,8 @@ def copy_handler(face: Face, func: Any, args: tuple[Any, ...], kwargs: dict[str,
         source = args[0]
         owner = tensors.owner(source)
         device = kwargs.get("device")
+        if device is not None and device.type == "meta":
+            return func(*args, **kwargs)
         target = (
             face.device_index(device) if device is not None and device.type == "cuda" else owner
         )
@@ -213,6 +227,8 @@ def copy_handler(face: Face, func: Any, args: tuple[Any, ...], kwargs: dict[str,
             source, target, dtype, bool(kwargs.get("non_blocking")), kwargs.get("memory_format")
         )
     target_tensor, source = args[0], args[1]
+    if target_tensor.is_meta:
+        return func(*args, **kwargs)
     to, of = tensors.owner(target_tensor), tensors.owner(source)
     non_blocking = bool(args[2] if len(args) > 2 else kwargs.get("non_blocking", False))
     if to < 0 and of < 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from streamsan.virtual.face.layouts import (
     Place,
     describe,
     infer_layout,
+    layout_of,
     overlap,
     overlaps_itself,
     refuse_unusual,
@@ -28,6 +30,7 @@ from streamsan.virtual.face.random import virtual_generator, with_seed
 from streamsan.virtual.face.schema import Operand, Plan
 from streamsan.virtual.face.tensors import Spec
 from streamsan.virtual.face.waits import host_waits
+from streamsan.virtual.face.widened import PRODUCTS
 from streamsan.virtual.graph import Capture
 from streamsan.virtual.memory import NOWHERE, PINNED
 from streamsan.virtual.observer import tells
@@ -93,7 +96,7 @@ class Executor:
         """Run or queue a plain operator on the current stream of `device`."""
         if not self._face.local.mixed:
             check_devices(plan, found, device)
-        function: Callable[..., Any] = plan.op
+        function: Callable[..., Any] = PRODUCTS.get(plan.op, plan.op)
         if plan.random:
             function, kwargs = self._random(plan, kwargs, device)
         stream = self._gpu.current_stream(device)
@@ -103,7 +106,10 @@ class Executor:
                 self._gpu.refuse_capture()
             captured = stream.capture is not None
             later = captured or not (self._gpu.runs_at_once(stream) or waits or plan.at_once)
-            layout = self._layout(plan, args, kwargs, stream) if later or plan.out else None
+            if plan.out and waits:
+                layout = self._layout_by_values(plan, args, kwargs, stream)
+            else:
+                layout = self._layout(plan, args, kwargs, stream) if later or plan.out else None
             try:
                 if layout is not None and layout.resized:
                     self._resize(layout, args, kwargs)
@@ -383,6 +389,19 @@ class Executor:
             if key is not None:
                 self._layouts[key] = known
         return known
+
+    def _layout_by_values(
+        self, plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any], stream: Stream
+    ) -> Layout | None:
+        """The same for an operator whose results are as large as values of its arguments say."""
+
+        def copied(tensor: torch.Tensor) -> torch.Tensor:
+            return self._tensors.view(self._tensors.spec(tensor)).clone()
+
+        self._gpu.finish(stream)
+        with Below(), suppress(RuntimeError, ValueError, TypeError, IndexError):
+            return layout_of(plan, args, kwargs, copied)
+        return None  # the real operator says what is wrong
 
     def _resize(self, layout: Layout, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Give the arguments for results the layout that the operator gives them."""

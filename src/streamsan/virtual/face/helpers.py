@@ -15,15 +15,20 @@ import torch
 from streamsan.virtual.face import current, overrides
 from streamsan.virtual.memory import NOWHERE
 
+_DROPOUTS = (
+    "alpha_dropout", "alpha_dropout_", "dropout", "dropout_", "feature_alpha_dropout",
+    "feature_alpha_dropout_", "feature_dropout", "feature_dropout_",
+)  # fmt: skip
+
 _FUNCTIONS: dict[Any, tuple[str, ...]] = {
     torch: (
-        "combinations", "corrcoef", "cov", "feature_alpha_dropout", "feature_dropout",
-        "nanquantile", "pinverse", "quantile", "_sobol_engine_draw", "_sobol_engine_ff_",
-        "_sobol_engine_initialize_state_", "_sobol_engine_scramble_",
+        *_DROPOUTS, "combinations", "corrcoef", "cov", "nanquantile", "pinverse", "quantile",
+        "_sobol_engine_draw", "_sobol_engine_ff_", "_sobol_engine_initialize_state_",
+        "_sobol_engine_scramble_",
     ),
     torch.linalg: ("matrix_rank", "pinv"),
     torch.nn.functional: ("pad",),
-    torch._VF: ("feature_alpha_dropout", "feature_dropout"),
+    torch._VF: _DROPOUTS,
 }  # fmt: skip
 _METHODS = ("corrcoef", "cov", "nanquantile", "pinverse", "quantile")
 

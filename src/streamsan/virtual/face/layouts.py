@@ -85,12 +85,12 @@ def infer_layout(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> L
     if not plan.exact_meta:
         try:
             with Below(), seeded(0):
-                return _layout(plan, args, kwargs, zeros)
+                return layout_of(plan, args, kwargs, zeros)
         except NotCoveredError:
             raise
         except (RuntimeError, IndexError):
             pass  # zeros will not do, or the call is wrong
-    return _layout(plan, args, kwargs, without_bytes)
+    return layout_of(plan, args, kwargs, without_bytes)
 
 
 def without_bytes(tensor: torch.Tensor) -> torch.Tensor:
@@ -108,12 +108,13 @@ def zeros(tensor: torch.Tensor) -> torch.Tensor:
     return with_bits(flat.as_strided(sizes, strides), bits(tensor))
 
 
-def _layout(
+def layout_of(
     plan: Plan,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     stand_in: Callable[[torch.Tensor], torch.Tensor],
 ) -> Layout:
+    """Run the operator on what stands in for its tensors. Raises what torch raises."""
     shadows: list[tuple[Argument, torch.Tensor, torch.Size]] = []
 
     def shadow_of(value: Any, key: int | str, index: int | None = None) -> Any:

@@ -136,8 +136,7 @@ def to(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         elif torch.device(device).type == "cpu":
             target = NOWHERE
         else:
-            named = {k: v for k, v in (("device", device), ("dtype", dtype)) if v is not None}
-            return _ORIGINAL["to"](self, *rest, **named, **kwargs)  # type: ignore[no-any-return]
+            return _ORIGINAL["to"](self, device, dtype, *rest, **kwargs)  # type: ignore[no-any-return]
     non_blocking = kwargs.pop("non_blocking", rest.pop(0) if rest else False)
     copy = kwargs.pop("copy", rest.pop(0) if rest else False)
     layout = kwargs.pop("memory_format", rest.pop(0) if rest else _SELF) or _SELF

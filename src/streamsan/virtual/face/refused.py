@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from typing import Any
 
@@ -21,7 +22,10 @@ MODULES = ("tunable", "gds", "jiterator", "green_contexts")
 _KEPT = {"tunable.is_enabled", "tunable.tuning_is_enabled"}
 """Questions in them whose answer is no."""
 
-_EXTRA = ("jiterator._create_jit_fn", "jiterator._create_multi_output_jit_fn", "_compile_kernel")
+_EXTRA = ("_compile_kernel",)
+
+_MAKERS = ("jiterator._create_jit_fn", "jiterator._create_multi_output_jit_fn")
+"""What makes functions of source that is compiled at the first call: their calls say so."""
 
 
 class Refused:
@@ -39,6 +43,10 @@ class Refused:
 
     def __repr__(self) -> str:
         return f"<torch.cuda.{self._name}, not covered by the virtual GPU>"
+
+
+def _refused_when_called(name: str, *_: Any, **__: Any) -> Refused:
+    return Refused(name)
 
 
 def names() -> list[str]:
@@ -66,5 +74,8 @@ def install() -> None:
             owner = getattr(owner, part)
         if hasattr(owner, last):
             setattr(owner, last, Refused(name))
+    for name in _MAKERS:
+        module, _, last = name.partition(".")
+        setattr(getattr(torch.cuda, module), last, functools.partial(_refused_when_called, name))
     for name in ("is_enabled", "tuning_is_enabled"):
         setattr(torch.cuda.tunable, name, lambda: False)

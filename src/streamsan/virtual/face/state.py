@@ -15,7 +15,7 @@ from streamsan.model.records import Mode
 from streamsan.tracebacks import hide_our_frames
 from streamsan.virtual.face import library
 from streamsan.virtual.face.backward import Backward
-from streamsan.virtual.face.copies import Copier, copy_handler
+from streamsan.virtual.face.copies import Copier, copy_handler, with_tensors
 from streamsan.virtual.face.execute import Executor
 from streamsan.virtual.face.host import Host
 from streamsan.virtual.face.random import Generator, refuse_virtual
@@ -170,12 +170,12 @@ class VirtualMode(TorchDispatchMode):
         face = self._face
         if device >= 0:
             face.backward.forward(found)
+        if found:
+            face.local.last = device
         if plan.role is Role.METADATA:
             return metadata(face, plan, func, args, kwargs)
         if library.is_python(func):
             return func(*args, **kwargs)
-        if found:
-            face.local.last = device
         return self._compute(plan, func, args, kwargs, found, device)
 
     def _compute(
@@ -212,6 +212,7 @@ class VirtualMode(TorchDispatchMode):
 
     def _copy(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         face = self._face
+        args = with_tensors(args)
         face.local.last = face.tensors.owner(args[0])
         if torch.is_grad_enabled():
             face.backward.forward(operands(PLANS[func], face.tensors.owner, args, kwargs))
